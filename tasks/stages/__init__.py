@@ -1,2 +1,2 @@
-"""Stages: `<stage>(stage, *, knobs)` in a file of its name. The keyword-only arguments with their defaults are its
-configuration."""
+"""Stages: `<stage>(stage, *, knobs)` in a file of its name. The keyword-only arguments and their defaults are the
+stage's configuration."""

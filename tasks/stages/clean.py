@@ -1,12 +1,13 @@
-"""The stage `clean`: cleaners decide about every training pair, in order; what they remove is kept beside, with each
-decision.
+"""The stage `clean`: cleaners decide about every training pair, in order. Removed pairs are kept in a table of their
+own, with each decision.
 
-Without a policy each cleaner's decision is carried out before the next one looks. With one, all cleaners look at all
-pairs and nothing happens until the policy (`synth/preferences/cleaners/policy.py`) has made one decision of theirs.
+Without a policy, each cleaner's decision is carried out before the next cleaner runs. With a policy, all cleaners see
+all pairs, and nothing is carried out until the policy (`synth/preferences/cleaners/policy.py`) has combined their
+decisions into one.
 
-Only the split train is judged: pairs of other splits pass through, for nothing may tune itself on what it is measured
-with. Where the stage `preferences` left the truth about planted faults, the card says how many were found; it is opened
-after the last decision is made.
+Only the split train is judged: pairs of other splits pass through, because evaluation data must not be tuned on. If the
+stage `preferences` wrote the truth about planted faults, the card says how many were found; the truth is read only
+after the last decision.
 """
 
 # pyright: reportInvalidTypeForm=false
@@ -82,7 +83,7 @@ def clean(
     tables.write(stage.out / "removed.parquet", removed, PreferencePair)
     tables.write(stage.out / "decisions.parquet", judgements, Judgement)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
-    if own := own_rows(stage.input("preferences")):  # what trains on the pairs reads their weights here
+    if own := own_rows(stage.input("preferences")):  # later stages read the pairs' weights here
         tables.write(stage.out / "own.parquet", list(own.values()), OwnRow)
     n_asked = sum(p.decisions[-1].action == "ask" for p in rest if p.decisions)
     said(stage, f"{len(pairs):,} pairs read, {len(kept):,} kept, {len(removed):,} removed{_reasons(quarantined)}")
@@ -119,8 +120,8 @@ def _reasons(quarantined: Sequence[Quarantined]) -> str:
 def against_truth(
     truth: Sequence[Planted], kept: Sequence[PreferencePair], removed: Sequence[PreferencePair]
 ) -> Mapping[str, Any]:
-    """How the decisions compare with the planted faults. Recall of flips by type of error shows which errors the
-    features cannot see."""
+    """Compares the decisions with the planted faults. Recall of flips by type of error shows which errors the features
+    cannot detect."""
     fact = {t.id: t for t in truth}
     gone = {p.id: p.decisions[-1].step for p in removed}
     judged = [
@@ -157,5 +158,5 @@ def against_truth(
 
 
 def ratio(a: int, b: int) -> float | None:
-    """a / b rounded, None where b is 0."""
+    """a / b rounded, None if b is 0."""
     return round(a / b, 4) if b else None

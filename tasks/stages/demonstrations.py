@@ -1,5 +1,4 @@
-"""The stage `demonstrations`: demonstrations. Oracle games with the real search tool, and worked answers of the
-verifiable families."""
+"""The stage `demonstrations`: oracle games with the real search tool, and worked answers of the verifiable families."""
 
 from __future__ import annotations
 
@@ -46,24 +45,25 @@ def demonstrations(
     mix: bool = False,
     protect: list = [],  # noqa: B006
 ) -> None:
-    """Browsing demonstrations, with search, open and find, are made of the runs of a searcher (synth/search/searchers).
+    """Browsing demonstrations, with search, open and find, are made from the runs of a searcher
+    (synth/search/searchers).
 
     Args:
-        n: questions of the split train that are demonstrated
-        n_valid: the same of valid, to see when to stop
-        n_family: worked answers of each family (train)
+        n: number of questions of the split train that are demonstrated
+        n_valid: the same for the split valid, which shows when to stop
+        n_family: number of worked answers of each family (train)
         detour: probability that a demonstration contains a query that misses
         thoughts: whether the turns of games begin with thoughts in units, <plan> and <observation> within <think>
         search_top_k: passages per search
         n_browse: browsing demonstrations of the split train
         n_browse_valid: browsing demonstrations of the split valid
-        searcher: the searcher whose runs they are
+        searcher: the searcher whose runs they are made from
         max_calls: most calls of a browsing demonstration
         max_context: most characters of results in it
         long_calls: calls from which one counts as long
-        short: largest share of those that are not long
+        short: largest share of demonstrations that are not long
         files: conversations of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
-        mix: whether the demonstrations that are made here are there beside those of `files`; without it they are not made
+        mix: whether demonstrations are also made here, in addition to those of `files`
         protect: files whose texts must not be trained on
     """
     own = conversations(stage, files, protect) if files else None
@@ -76,7 +76,7 @@ def demonstrations(
     search, again = (
         knowledge.search(stage, k=search_top_k),
         knowledge.search(stage, k=search_top_k),
-    )  # two indexes, so that a replay does not read a cache
+    )  # two indexes, so that a replay cannot read a cache
     oracle = Oracle(knowledge.kb(stage))
 
     def play(problem: Problem) -> Demonstration | Quarantined:
@@ -125,7 +125,7 @@ def demonstrations(
 
 
 def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
-    """Worked answers of n problems of each family."""
+    """The worked answers of n problems of each family."""
     families = tables.read(stage.input("problems", "problems.parquet"), Problem)
     return [
         worked_answer(p)
@@ -165,8 +165,7 @@ def browse(
     long_calls: int,
     **limits: float,
 ) -> list[Demonstration | Quarantined]:
-    """Up to `wanted` demonstrations with search, open and find, and what was quarantined on the way; [] where none is
-    wanted."""
+    """Up to `wanted` demonstrations with search, open and find, and the quarantined ones; [] if none is wanted."""
     if not wanted:
         return []
     if searcher not in SEARCHERS:
@@ -200,8 +199,8 @@ def _browses(demonstration: Demonstration) -> bool:
 
 
 def draw(problems: Sequence[Problem], split: Split, n: int, seed: int) -> list[Problem]:
-    """`n` problems of a split (all, where it has fewer), chosen by the hash of each: one more problem moves one out at
-    most."""
+    """`n` problems of a split (all, if it has fewer), chosen by hash: one more problem in the split replaces at most
+    one."""
     return sorted(
         (p for p in problems if p.split == split), key=lambda p: seed_for(seed, "trajectories", p.family, split, p.id)
     )[:n]

@@ -1,5 +1,5 @@
-"""The stage `evaluate`: every model plays the held-out questions; the last one plays them again with a search tool that
-finds nothing."""
+"""The stage `evaluate`: every model plays the held-out questions; the last model plays them again with a search tool
+that finds nothing."""
 
 # pyright: reportInvalidTypeForm=false
 # (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
@@ -52,7 +52,7 @@ ONLY_WITH = {
     "tasks.evaluation.benchmarks": "sets",
     "tasks.evaluation.judging": "sets",
 }  # imported only where this knob is set: read by the plan
-RENAMED = {"overlap": "contamination: ...", "wave": "batch_size: ..."}  # knobs that there were -> what to write now
+RENAMED = {"overlap": "contamination: ...", "wave": "batch_size: ..."}  # former knobs -> what to write now
 WATCHED = (
     "pass@1",
     "pass@8",
@@ -60,7 +60,7 @@ WATCHED = (
     "ece",
     "calls",
     "tokens",
-)  # of each model, in MLflow; all others are in metrics.json
+)  # metrics of each model shown in MLflow; all others are in metrics.json
 SCORES = pa.DataFrameSchema(
     {
         "run": tables.text(empty=False),
@@ -93,8 +93,7 @@ SCORES = pa.DataFrameSchema(
 
 @dataclass(frozen=True)
 class Run:
-    """One model on one list of problems with one set of tools, answering by itself or by a decoder; or a merge of
-    models."""
+    """One model, or a merge of models, on one list of problems with one set of tools, with or without a decoder."""
 
     name: str
     model: str
@@ -145,8 +144,8 @@ def evaluate(
     """Measures models on held-out problems.
 
     Args:
-        models: models that are measured: base, sft, prefer, rl
-        against: the model to which differences are taken
+        models: models to measure: base, sft, prefer, rl
+        against: the model that the others are compared with
         questions: test questions
         samples: rollouts of each question per model
         per_family: test problems of each verifiable family
@@ -154,24 +153,25 @@ def evaluate(
         blanked_samples: rollouts of each question whose search results are blanked
         sampling: how conversations are sampled
         envs: environments that problems are played in, with their knobs
-        metrics: what is measured of the scored samples
+        metrics: metrics of the scored samples
         sets: test sets of your own: problems that are played (tasks/evaluation/testsets.py has the keys), choices and
             tasks of lm-evaluation-harness (tasks/evaluation/benchmarks.py), and those that measure the reward model or
             the judge (tasks/evaluation/judging.py)
-        contamination: what happens to a test row that stands in the training data: "refuse" stops and names it, "drop"
+        contamination: what happens to a test row that is in the training data: "refuse" stops and names it, "drop"
             leaves it out and counts it
-        judge: a model that says whose answer is better, a model's or that of `against`; it must stand the attacks
+        judge: a model that says whether a model's answer or that of `against` is better; it must withstand the attacks
             first (tasks/models/judge.py has the keys)
-        decoders: ways of answering that the last of `models` is measured with too, on the same questions (docs/decoders.md)
+        decoders: decoders with which the last of `models` is also measured, on the same questions (docs/decoders.md)
         decoder_samples: conversations of each question per decoder
         decoder_tokens: forward tokens, of all models together, that a decoder may spend on one turn; 0 sets no bound
-        merges: ways of making one model of those of `models` that were trained from `merge_base`; each is measured on the
-            same questions, with what it gained and lost (docs/merging.md)
+        merges: methods that merge those of `models` that were trained from `merge_base` into one; each merge is
+            measured on the same questions, with its gains and losses (docs/merging.md)
         merge_base: the model that the others were trained from: base or sft
-        traces: conversations that MLflow shows turn by turn
-        max_unscorable: largest share of rollouts without a score before the numbers would mean something else
+        traces: number of conversations that MLflow shows turn by turn
+        max_unscorable: largest share of rollouts without a score; above it the stage stops, because the numbers would
+            be biased
         batch_size: conversations that are sampled at once
-        device: where models are: cpu, cuda, or cuda:0
+        device: device of the models: cpu, cuda, or cuda:0
         dtype: type of the weights: float32 or bfloat16
     """
     models = [m for m in models if m not in MODELS or stage.reads(MODELS[m][0])]
@@ -229,7 +229,7 @@ def evaluate(
     if rows:
         frame.to_parquet(stage.out / "scores.parquet", compression="zstd", index=False)
     if "features" in wanted:
-        frame["features"] = [r["features"] for r in rows]  # read by metrics, and too large to keep
+        frame["features"] = [r["features"] for r in rows]  # read by metrics, and too large to store
     measures = measure(frame, models, against, metrics, [s.name for s in tests.own] if rows else [])
     if of_rows["models"]:
         measures["rows"] = plain(of_rows)
@@ -294,8 +294,9 @@ def _check(models: Sequence[str], against: str, contamination: str) -> None:
 
 @dataclass(frozen=True)
 class _TestProblems:
-    """What is asked: held-out questions, held-out problems of families, a user's own test sets, and those that are not
-    played, and those of reward models and judges; `leaked` are the ids of problems that were trained on, which the first two do not hold."""
+    """The test problems: held-out questions, held-out problems of families, a user's own test sets, sets that are not
+    played, and sets for reward models and judges. `leaked` are the ids of problems that were trained on; the first two
+    lists do not contain them."""
 
     questions: list[Problem]
     families: list[Problem]
@@ -347,9 +348,9 @@ def _runs(
     blanked_samples: int,
     search: Mapping[str, Callable[..., str]],
 ) -> list[Run]:
-    """Every model on everything, and the last once more with a search that finds nothing.
+    """The runs of every model on everything, and of the last once more with a search that finds nothing.
 
-    Raises UserError where every problem of a run was trained on."""
+    Raises UserError if every problem of a run was trained on."""
     problems = tests.questions or tests.families  # a project without questions is measured on its problems
     runs = [Run(name, name, problems, samples, search) for name in models if problems]
     if tests.questions and tests.families:
@@ -377,8 +378,8 @@ def _decoded(
     samples: int,
     search: Mapping[str, Callable[..., str]],
 ) -> list[Run]:
-    """A model on the questions (or problems) once more by each decoder. Raises UserError for one that is listed
-    twice."""
+    """The runs of a model on the questions (or problems) with each decoder. Raises UserError for a decoder that is
+    listed twice."""
     problems = tests.questions or tests.families
     names = [by_decoders.label(d) for d in decoders]
     if twice := [name for name, n in Counter(names).items() if n > 1]:
@@ -398,8 +399,8 @@ def _merged(
     samples: int,
     search: Mapping[str, Callable[..., str]],
 ) -> list[Run]:
-    """The merges on the questions (or problems). Raises UserError where nothing is there to merge, and for a merge that
-    is listed twice."""
+    """The runs of the merges on the questions (or problems). Raises UserError if there is nothing to merge, and for a
+    merge that is listed twice."""
     if not merges:
         return []
     if base not in ("base", "sft"):
@@ -432,7 +433,8 @@ def _reward_model(stage: Stage, dtype: str, device: str) -> Any:
 
 @dataclass(kw_only=True)
 class _Players:
-    """Plays runs, with one model in memory at a time: runs of one model follow each other, its merges behind them."""
+    """Plays runs, with one model in memory at a time: the runs of one model follow each other, and its merges come
+    after them."""
 
     stage: Stage
     envs: Mapping[str, Any]
@@ -453,13 +455,13 @@ class _Players:
     decoding: dict[str, Any] = field(default_factory=dict)
 
     def load(self, name: str, merge: Any = None, *, team: bool = False) -> None:
-        """A model, or a merge of models; with `team`, of a stage rl with several policies all of them."""
+        """Loads a model, or a merge of models; with `team`, all policies of a stage rl that trained several."""
         played = roles_of(self.stage) if team and name == "rl" else {}
         called = name if merge is None else f"merged by {merging.label(merge)}"
         called += ", a team" if played else ""
         if called == self.loaded:
             return
-        self.model = self.sampler = None  # the memory of the one before goes first
+        self.model = self.sampler = None  # frees the memory of the previous model first
         how = {"dtype": self.dtype, "device": self.device, "longest": self.max_tokens}
         if played:
             self.model, tokenizer = load_team(self.stage, played, **how)
@@ -475,7 +477,7 @@ class _Players:
         self.sampler, self.decoding = TorchSampler(model=self.model, end_id=self.renderer.end_id), {}
 
     def _by(self, run: Run) -> Any:
-        """What samples the turns of a run."""
+        """The sampler of a run's turns."""
         if run.decoder is None:
             return self.sampler
         if run.name not in self.decoding:
@@ -490,7 +492,7 @@ class _Players:
         return self.decoding[run.name]
 
     def _asked(self) -> list[str]:
-        """Texts of the split train, for merges that look at activations."""
+        """Texts of the split train, for merges that use activations."""
         known = {text for _, _, text in training_texts(self.stage) if text}
         return sorted(known, key=lambda text: digest("merge", self.stage.seed, text))[:50]
 
@@ -514,18 +516,18 @@ class _Players:
             timed=True,
             plays=self.plays,
         )
-        # The same random numbers for every model: differences between models are paired, and steadier for it.
+        # All models use the same random numbers: differences between models are paired, which reduces their variance.
         return [r for group in player.play(part, run.samples, self.stage.seed, "evaluate") for r in group.rollouts]
 
     def features(self, rollouts: Sequence[Rollout]) -> list[list[float] | None]:
-        """What the model that played them holds at the end of each prompt."""
+        """The hidden state of the model that played them, at the end of each prompt."""
         from tasks.models.prompt_states import prompt_features
 
         return prompt_features(self.model, rollouts, device=self.device)
 
 
 def _unscorable(rows: Sequence[Mapping[str, Any]], most: float) -> int:
-    """The number of rollouts without a score; raises ValueError where they are a larger share than `most`."""
+    """The number of rollouts without a score; raises ValueError if their share exceeds `most`."""
     missing = sum(r["score"] is None for r in rows)
     if rows and missing > most * len(rows):
         first = next(r for r in rows if r["score"] is None)
@@ -544,7 +546,8 @@ def _scores(rows: Sequence[Mapping[str, Any]], decoding: Mapping[str, float]) ->
 
 
 def _write_episodes(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """The rows that keep their conversation, a line each. Nothing measured is among it: the file is an output."""
+    """Writes the rows that keep their conversation, one per line. The file is an output, so it contains no measured
+    times."""
     left_out = ("reference", "text", "features", "seconds")
     with path.open("w", encoding="utf-8") as f:
         for r in rows:
@@ -565,7 +568,7 @@ def _judged(
     models: Sequence[str],
     against: str,
 ) -> Any:
-    """The verdicts of the judge on the last answers of each model; they are in verdicts.jsonl."""
+    """The judge's verdicts on the last answers of each model; they are written to verdicts.jsonl."""
     problems = {p.id: p for r in runs for p in r.problems}
     seen = [r for r in rows if r["messages"] is not None and not r["blanked"]]
     last = {m: {r["problem"]: answered(r["messages"]) for r in seen if r["model"] == m} for m in models}
@@ -579,7 +582,7 @@ def _judged(
 def _benchmarked(
     stage: Stage, measures: dict[str, Any], tests: _TestProblems, models: Sequence[str], against: str, players: _Players
 ) -> None:
-    """What models give the sets that are not played, into `measures`; a line of each item is in sets.jsonl."""
+    """Adds the models' results on the sets that are not played to `measures`; sets.jsonl has one line per item."""
     from tasks.evaluation.benchmarks import scored, summarised, written
     from tasks.evaluation.scored_set import Player as Asked
 
@@ -596,7 +599,7 @@ def _benchmarked(
 
 
 def _record(stage: Stage, measures: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], traces: int) -> None:
-    """The events of the stage: what MLflow shows of the numbers, and `traces` conversations with what they took."""
+    """Records the events of the stage: the numbers for MLflow, and `traces` conversations with their times."""
     for name, values in measures["models"].items():
         stage.log({f"{name}/{m}": v["mean"] for m, v in values.items() if m in WATCHED and v.get("mean") is not None})
     for name, by_model in measures.get("sets", {}).items():
@@ -616,7 +619,7 @@ def _record(stage: Stage, measures: Mapping[str, Any], rows: Sequence[Mapping[st
 
 def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[Problem]:
     """n test problems (of each family) chosen by a hash of their id, so that a change of the table's order or size
-    moves few of them."""
+    changes few of them."""
     families: dict[str, list[Problem]] = {}
     for p in tables.read(path, Problem):
         if p.split == "test":
@@ -633,16 +636,16 @@ def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[
 
 
 def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], *, refuse: bool) -> set[str]:
-    """The ids of problems (id, text) that were trained on: every problem of the split train, every demonstration and
-    every pair is compared.
+    """The ids of problems (id, text) that were trained on: the texts are compared with every problem of the split
+    train, every demonstration and every pair.
 
-    Raises UserError with the rows where `refuse`; all of them are then in contaminated.jsonl of the work folder.
+    With `refuse`, raises UserError that names the rows; all of them are then in contaminated.jsonl of the work folder.
     """
     trained = list(training_texts(stage))
     hits: list[Hit] = []
     for name, texts in held_out.items():
-        # Of questions and families only the same text counts: what one template makes is alike by construction, and
-        # split by its root.
+        # For questions and families only an identical text counts: texts of one template are similar by construction,
+        # and are split by their root.
         hits += contaminated(texts, trained, near=name not in ("questions", "families"))
     if hits and refuse:
         path = stage.out / "contaminated.jsonl"
@@ -656,7 +659,7 @@ def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], 
 
 
 def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
-    """(id, where, text) of all that any model of the run may have learned from."""
+    """(id, where, text) of every row that any model of the run may have learned from."""
     for source in (s for s in ("questions", "problems") if stage.reads(s)):
         for p in tables.read(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
@@ -684,7 +687,7 @@ def resumable(
     scorer: Callable[[Sequence[Rollout]], list[float]] | None = None,
     probe: Callable[[Sequence[Rollout]], list[list[float] | None]] | None = None,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the rollouts of `problems`, `size` problems at a time. A part that is finished is not played again."""
+    """Rows of the rollouts of `problems`, `size` problems at a time. A finished part is not played again."""
 
     def rows(part: Sequence[Problem]) -> list[dict[str, Any]]:
         counts: Counter[str] = Counter()
@@ -701,7 +704,7 @@ def resumable(
 
 
 def row(rollout: Rollout, sample: int) -> dict[str, Any]:
-    """What is kept of one rollout; the conversation itself of each problem's first sample only."""
+    """The row that is kept of one rollout; only the first sample of each problem keeps its conversation."""
     problem, score = rollout.problem, rollout.score
     written = [m.content for m in rollout.info["messages"] if m.role == "assistant"]
     last = next((s.logp for s in reversed(rollout.segments) if s.logp is not None), None)
@@ -732,5 +735,5 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
 
 
 def answered(messages: Sequence[Mapping[str, str]]) -> str:
-    """The last words of the model, "" where it never spoke."""
+    """The model's last turn, "" if it never spoke."""
     return next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), "")

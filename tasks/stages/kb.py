@@ -29,12 +29,12 @@ def kb(
     """Reads the sources and makes the knowledge base.
 
     Args:
-        sources: what is read: {kind, path, and the options of that reader in synth/knowledge/sources}
-        world_countries: size of the fictional world in countries, 0 for none
-        passage_objects: most objects of one passage; more go on in a further passage
-        bad_rows: how many rows of the sources may be quarantined; with one more the stage stops
-        schema: a schema.yaml of `espalier kb build`: its relations stand whatever the sources say, and its sources
-            are read where `sources` is empty
+        sources: sources to read: {kind, path, and the options of that reader in synth/knowledge/sources}
+        world_countries: size of the fictional world in countries; 0: no world
+        passage_objects: most objects in one passage; further objects go into another passage
+        bad_rows: how many rows of the sources may be quarantined; with more the stage stops
+        schema: a schema.yaml of `espalier kb build`: its relations take precedence over the sources, and its sources
+            are read if `sources` is empty
     """
     listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
     sources = sources or listed
@@ -102,7 +102,7 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
 
 
 def _nothing(reading: Reading) -> str:
-    """What it means that a source has no row."""
+    """Explains why a source has no row."""
     if not reading.documents:
         return "there is no row in it"
     return (
@@ -112,7 +112,7 @@ def _nothing(reading: Reading) -> str:
 
 
 def _refuse(stage: Stage, built: Built, bad_rows: int, *, brought: bool) -> None:
-    """Raises UserError where more rows were quarantined than the user allows, or none is left.
+    """Raises UserError if more rows were quarantined than the user allows, or none is left.
 
     The quarantine file stays in the work folder.
     """
@@ -135,4 +135,5 @@ def _write(stage: Stage, whole: KB, texts: list[Passage]) -> None:
     tables.write(stage.out / "relations.parquet", whole.relations.values(), Relation)
     tables.write(stage.out / "facts.parquet", whole.facts.values(), Fact)
     tables.write(stage.out / "passages.parquet", texts, Passage)
-    write_schema(stage.out / "relations.csv", whole.relations.values())  # for the user to copy beside the data and edit
+    # the user can copy it beside the data and edit it
+    write_schema(stage.out / "relations.csv", whole.relations.values())

@@ -42,7 +42,7 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 
 PROVIDES = {"reference", "policy", "mismatched"}
-# Knobs that there were -> what to write now: the plan refuses them with it.
+# Former knobs -> what to write now, which the plan says when it refuses them.
 RENAMED = {
     "soup_of": "update_rules: [{piece: averaged_reference, of: [...]}]",
     "soup_weight": "update_rules: [{piece: averaged_reference, weight: ...}]",
@@ -81,7 +81,7 @@ def prefer(
     sampling: Sampling = Sampling(),
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
-    """Starts from artifacts/sft/model, which is the reference too where the loss needs one. It learns from pairs of that
+    """Starts from artifacts/sft/model, which is also the reference if the loss needs one. It learns from pairs of that
     model's own answers. In pairs with a planted error both sides are a program's words: that the model would not have
     said the rejected one teaches it little, and that it would not have said the chosen one either makes both less likely.
 
@@ -90,33 +90,33 @@ def prefer(
 
     Args:
         dtype: type of the weights: float32 or bfloat16
-        device: where models are: cpu, cuda, or cuda:0
-        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
-        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
-            than all); 1: each holds all of them
+        device: device of the models: cpu, cuda, or cuda:0
+        learners: processes that train together, each on its share of a step's rows; at most one per row, on CUDA each
+            with its own device
+        shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
+            than all); 1: each learner holds a full copy
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
-        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
-        gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
-            time
-        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
-            trains all
-        max_length: most tokens of a row; longer ones are left out and counted
+        tokens_per_microbatch: most tokens of one pass; affects memory, not the result
+        gradient_checkpointing: recomputes activations in the backward pass: less memory for about a third more time
+        router_loss: weight of the load-balancing loss of a mixture of experts, e.g. 0.001; 0: none
+        lora: trains adapters instead of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all weights
+        max_length: most tokens of a row; longer rows are left out and counted
         optimizer: the optimizer and the schedule of its learning rate
         sft_weight: weight of the next-token loss of the chosen answers
-        checkpoint_every: steps between two checkpoints, from which a killed run goes on
+        checkpoint_every: steps between two checkpoints, from which a killed run resumes
         loss: the preference loss
-        ratio: reshapes each token's log-ratio before the sum; none leaves it
-        rounds: what each round learns from, one mapping for each (training.preference.rounds.RoundSpec)
-        leave_out: sources of cleaned pairs that only a round which names them learns from: by default those with a
-            planted error, which teach the reward model
-        update_rules: what single methods change beside the loss, in this order: the reference, columns, what sampled
-            rounds ask and what an answer is worth
-        include_families: whether sampled rounds play problems of the verifiable families too
+        ratio: transforms each token's log-ratio before the sum; none: no transform
+        rounds: the data of each round, one mapping per round (training.preference.rounds.RoundSpec)
+        leave_out: sources of cleaned pairs that are used only by a round that names them: by default pairs with a
+            planted error, which train the reward model
+        update_rules: method-specific changes besides the loss, applied in this order: the reference, columns, the
+            prompts of sampled rounds and the score of an answer
+        include_families: whether sampled rounds also play problems of the verifiable families
         samples_per_prompt: rollouts of each problem
         sampling: how answers are sampled in rounds that learn from sampled pairs
-        envs: environments that problems are played in, with their knobs
+        envs: environments in which problems are played, with their knobs
     """
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
@@ -129,7 +129,7 @@ def prefer(
     reference = (
         load_model(stage.input("sft", "model"), dtype=dtype, device=device)[0] if "reference" in stage.needs else None
     )
-    if reference is not None and lora.get("base"):  # it says what the policy says before the first step
+    if reference is not None and lora.get("base"):  # it equals the policy before the first step
         quantise(reference, lora["base"])
         plain(reference)
     rules = [make() for make in update_rules]
@@ -240,7 +240,7 @@ def prefer(
         "accuracy": round(curve.mean("accuracy"), 4),
         "trained_on": digest([p.id for p in pairs]),
     }
-    if not any("accuracy" in row for row in curve.rows):  # no prompt that was sampled gave answers of different scores
+    if not any("accuracy" in row for row in curve.rows):  # no sampled prompt gave answers of different scores
         card["accuracy"] = None
     valid, _ = pair_rows(renderer, (p for p in pairs if p.split == "valid"), max_length)
     if valid:
@@ -249,7 +249,7 @@ def prefer(
 
 
 def _check_split(specs: Sequence[RoundSpec], rules: Sequence[UpdateRule]) -> None:
-    """Raises UserError for what reads or changes whole weights while they are split over processes."""
+    """Raises UserError for settings that read or change whole weights while the weights are split over processes."""
     for i, spec in enumerate(specs):
         if spec.protect or spec.layers:
             raise UserError(
@@ -263,8 +263,8 @@ def _check_split(specs: Sequence[RoundSpec], rules: Sequence[UpdateRule]) -> Non
 
 
 class _Offline:
-    """Sources of the cleaned pairs, in the units and with the columns that the loss asks for; counts what it used.
-    `rules` may add columns of tokens to the rows of a unit."""
+    """Batches of the cleaned pairs, in the units and with the columns that the loss asks for; counts the pairs it used.
+    `rules` may add token columns to the rows of a unit."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _Offline:
         self.scalars = columns("prefer", known.train, names) if set(names) - BY_THE_OBJECTIVE else {}
 
     def source(self, i: int, spec: RoundSpec) -> Source:
-        """The batches of round i. Raises UserError where nothing is left to learn from."""
+        """The batches of round i. Raises UserError if no pair is left to learn from."""
         chosen = self.known.of(spec)
         asked_for = UNITS[self.loss.unit](chosen, self.problems)
         units, long = rows_of(self.renderer, asked_for, self.max_length, self.scalars)
@@ -329,7 +329,7 @@ class _Offline:
 
 
 def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Known) -> Source:
-    """The policy's own pairs, of all problems or of those whose cleaned pairs are the hardest."""
+    """The policy's own pairs, from all problems or from those with the hardest cleaned pairs."""
     lacking = sorted(set(columns_of(loss)) - BY_THE_OBJECTIVE - {"margin"})
     if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.rows_per_unit > 1):
         units = f"its units are of the kind {loss.unit!r}, {loss.rows_per_unit} pairs at once"
@@ -349,13 +349,13 @@ def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Kno
 
 @dataclass(frozen=True)
 class _Known:
-    """The cleaned pairs of the split train, and the sources that only a round which names them learns from."""
+    """The cleaned pairs of the split train, and the sources that are used only by a round that names them."""
 
     train: Sequence[PreferencePair]
     leave_out: Sequence[str]
 
     def of(self, spec: RoundSpec) -> list[PreferencePair]:
-        """The pairs of a round: of its source, and among them the easiest or hardest share by margin."""
+        """The pairs of a round: those of its source, or the easiest or hardest share of them by margin."""
         mine = [p for p in self.train if _is_of(p, spec.source)]
         if not spec.source:
             mine = [p for p in mine if not any(_is_of(p, name) for name in self.leave_out)]
@@ -375,7 +375,7 @@ def _is_of(pair: PreferencePair, source: str) -> bool:
 
 
 def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePair]:
-    """The easiest or hardest share of them."""
+    """The easiest or hardest share of the pairs."""
     if spec.easiest == spec.hardest == 1 or not mine:
         return mine
     gap = margins("prefer", mine)
@@ -387,7 +387,7 @@ def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePa
 
 
 def _problems(stage: Stage, include_families: bool) -> dict[str, Problem]:
-    """Training problems by id, questions and, where asked, those of the families."""
+    """Training problems by id: questions and, if wanted, problems of the families."""
     problems = tables.read(stage.input("questions", "problems.parquet"), Problem)
     if include_families:
         problems += tables.read(stage.input("problems", "problems.parquet"), Problem)
@@ -399,8 +399,8 @@ def _folder(stage: Stage, name: str) -> Path:
 
 
 def pair_accuracy(policy, reference, rows, device: str, tokens_per_microbatch: int) -> float:
-    """Share of pairs whose chosen answer gained more log-probability over the reference (over nothing, without one)
-    than the rejected."""
+    """Share of pairs whose chosen answer has a larger log-ratio to the reference than the rejected one (a larger
+    log-probability, without a reference)."""
     batch = pack(rows, device=device)
     logp = score(policy, batch, tokens_per_microbatch=tokens_per_microbatch).logp
     if reference is not None:

@@ -1,9 +1,9 @@
-"""The stage `preferences`: pairs of the SFT model's own answers, of which one fared better by the verifiers, and pairs
-whose rejected side carries one planted, verified error; among those for training, planted label noise.
+"""The stage `preferences`: pairs of the SFT model's own answers, ranked by verifiers, and pairs whose rejected side has
+one planted, verified error. The training pairs also get planted label noise.
 
-Pairs of the split train are delivered as an annotator would deliver them: some labels swapped, some pairs twice, no
-verified margin. The truth lies in truth.parquet, which no cleaner reads. Pairs of the split valid stay as verified, to
-measure on.
+Pairs of the split train are delivered as an annotator would deliver them: some labels are swapped, some pairs occur
+twice, and there is no verified margin. The truth is in truth.parquet, which no cleaner reads. Pairs of the split valid
+keep their verified labels, for evaluation.
 """
 
 # pyright: reportInvalidTypeForm=false
@@ -36,7 +36,7 @@ from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
-RENAMED = {"search_top_k": "sampling: {search_top_k: ...}"}  # knobs that there were -> what to write now
+RENAMED = {"search_top_k": "sampling: {search_top_k: ...}"}  # former knobs -> what to write now
 VOTERS = ("expert", "careless", "expert", "careless", "lazy", "malicious")
 ONLY_WITH = {"tasks.models.own_answers": "sampled_problems"}  # imported only where this knob is set: read by the plan
 
@@ -71,30 +71,30 @@ def preferences(
     """Makes preference pairs.
 
     Args:
-        sampled_problems: training problems (questions, and the same number of each family) that the SFT model plays, for
-            pairs of its own turns; 0 makes none
-        sampled_valid: the same of the split valid
+        sampled_problems: training problems (questions, and the same number of each family) that the SFT model plays,
+            for pairs of its own turns; 0: none
+        sampled_valid: the same for the split valid
         samples_per_prompt: episodes of each of them
         pairs_per_problem: most pairs of a problem
-        sampling: how the SFT model's episodes are sampled; a search shows the errors' maker as many passages
-        device: where the SFT model is: cpu, cuda, or cuda:0
+        sampling: how the SFT model's episodes are sampled; its search_top_k also applies to the maker of errors
+        device: device of the SFT model: cpu, cuda, or cuda:0
         dtype: type of its weights: float32 or bfloat16
-        envs: environments that problems are played in, with their knobs
-        n_family: problems of each family (train) that give a pair each
-        n_valid: the same of valid
-        per_trajectory: pairs of every search demonstration
+        envs: environments in which problems are played, with their knobs
+        n_family: problems of each family (train) that each give a pair
+        n_valid: the same for valid
+        per_trajectory: number of pairs of every search demonstration
         errors: types of error planted in demonstrations
         flip: share of pairs whose label is flipped (synth.preferences.label_noise)
-        exact: further pairs, as a share: the same pair from another source
-        near: further pairs, as a share: the same with a reworded prompt
-        contradiction: further pairs, as a share: the same with its sides swapped
+        exact: share of pairs to add as exact copies from another source
+        near: share of pairs to add as copies with a reworded prompt
+        contradiction: share of pairs to add as copies with swapped sides
         votes: simulated annotators who vote on each training pair (the column `votes`): expert, careless, expert, careless,
             lazy, malicious, and again (synth.preferences.noise_kinds); 0: none
         makers: further sources of pairs
-        n_made: problems with a worked solution, of every family and split, for which makers make pairs
-        flaws: probability with which the program that stands for a model errs in each step
+        n_made: number of problems with a worked solution, of every family and split, for which makers make pairs
+        flaws: probability that the program that plays the model errs in a step
         files: pairs of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
-        mix: whether the pairs that are made here are there beside those of `files`; without it they are not made
+        mix: whether pairs are also made here, in addition to those of `files`
         protect: files whose texts must not be trained on
     """
     if not files and not stage.reads("kb"):
@@ -167,8 +167,8 @@ def preferences(
 
 
 def voted(pairs: Sequence[PreferencePair], truth: Sequence[Planted], votes: int, seed: int) -> list[PreferencePair]:
-    """The pairs with the column `votes`: annotator -> 1 for the chosen side, -1 for the other. truth: of each pair, in the same
-    order; without it no label is wrong."""
+    """The pairs with the column `votes`: annotator -> 1 for the chosen side, -1 for the other. truth: the truth of each
+    pair, in the same order; without it no label is wrong."""
     who = [f"{VOTERS[i % len(VOTERS)]}{i + 1}" for i in range(votes)]
     rates = [ANNOTATORS[VOTERS[i % len(VOTERS)]] for i in range(votes)]
     right = np.random.default_rng(seed).random((len(pairs), votes)) < rates

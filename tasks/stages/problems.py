@@ -57,32 +57,32 @@ def problems(
     mix: bool = False,
     protect: list = [],  # noqa: B006
 ) -> None:
-    """A family that holds fewer different problems ends short after three tries for each wanted one; the card says so.
+    """A family that has too few different problems gives up after three tries per wanted problem; the card says so.
 
-    With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a `proposer`
-    proposes specs for what `curriculum` wants, what is certified is attempted by `solver`, and `pay` is what a proposal earns.
+    With `rounds`, self-play (docs/selfplay.md) makes the problems of the split train in place of `n_train`: a
+    `proposer` proposes specs for the cells that `curriculum` wants, `solver` attempts the certified problems, and `pay`
+    gives each proposal its reward.
 
     Args:
         families: families and their levels
-        n_train: problems of each family that are wanted for the split train
+        n_train: wanted problems of each family for the split train
         n_valid: the same for the split valid
         n_test: the same for the split test
-        env: environment in which all are played; empty leaves each its own
-        rounds: rounds of self-play, 0 for none
-        proposals: specs that are proposed in a round
-        attempts: attempts at each certified problem
-        held: problems of each family on which success is measured, never proposed
-        model: folder of the model that attempts; read where there is no solver
-        stop: whether self-play ends where nothing is gained any more
-        proposer: who proposes problems
-        solver: who attempts them; none uses the model
-        curriculum: which cells of family and level are wanted next
-        pay: what a proposal earns
+        env: environment in which all are played; empty: each problem keeps its own
+        rounds: rounds of self-play; 0: none
+        proposals: number of specs proposed in a round
+        attempts: number of attempts at each certified problem
+        held: problems of each family that measure the success rate; they are never proposed
+        model: folder of the model that attempts; used if there is no solver
+        stop: whether self-play ends once it stops improving
+        proposer: proposes problems
+        solver: attempts problems; none: the model does
+        curriculum: chooses the next cells of family and level
+        pay: the reward of a proposal
         files: problems of your own: files, folders or data sets of the Hub (tasks/rows/problems.py has the keys)
-        external: environments of other people, each an `adapter` with its options, and `python`, the interpreter that it
+        external: third-party environments, each an `adapter` with its options, and `python`, the interpreter that it
             runs under (docs/environments.md)
-        mix: whether the problems of `families` are there beside those of `files` and `external`; without it they are not
-            made
+        mix: whether problems of `families` are also made, in addition to those of `files` and `external`
         protect: files whose texts must not be trained on
     """
     own = own_problems(stage, files, protect) if files else None
@@ -154,12 +154,11 @@ def problems(
 
 
 class Exhausted(Exception):
-    """An environment holds no more problems of a split."""
+    """Raised when an environment has no more problems of a split."""
 
 
 class External:
-    """An environment of the knob `external`, asked for problems as a family is. Raises UserError where it does not
-    start."""
+    """An environment of the knob `external`, used as a family of problems. Raises UserError if it does not start."""
 
     def __init__(self, entry: Any) -> None:
         if not isinstance(entry, dict):
@@ -179,7 +178,8 @@ class External:
 
 
 def _key(p: Problem) -> str:
-    """What no two problems share: what is shown; of episodes, which may all begin alike, everything."""
+    """The key by which problems must differ: the prompt or, for episodes, which may all begin alike, the whole
+    problem."""
     return p.id if p.lineage.get("turns") else p.seen
 
 
@@ -189,16 +189,16 @@ def _cell(p: Problem) -> str:
 
 
 def _disjoint(problems: Collection[Problem]) -> None:
-    """Raises AssertionError where a normal form lies in two splits."""
+    """Raises AssertionError if a normal form is in two splits."""
     roots = {s: {p.lineage["root"] for p in problems if p.split == s} for s in ("train", "valid", "test")}
     if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
         raise AssertionError("a normal form lies in two splits")
 
 
 def _added(rows: Iterable[Problem], accepted: dict[str, Problem]) -> Iterator[Quarantined]:
-    """Add the user's rows; those that are known are given."""
+    """Adds the user's rows; known problems are passed in."""
     for p in rows:
-        key = p.seen if p.env == "single" else p.id  # another environment shows more than the prompt
+        key = p.seen if p.env == "single" else p.id  # other environments show more than the prompt
         if key in accepted:
             yield _twice(p, accepted[key])
         else:
@@ -215,8 +215,8 @@ def _twice(p: Problem, known: Problem, place: str = "") -> Quarantined:
 
 
 def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarantined]) -> list[dict[str, Any]]:
-    """The rounds of self-play; what they certified and quarantined is added. The ledger lies in the work folder,
-    so that a run that was killed goes on from it."""
+    """Plays the rounds of self-play, and adds what they certified and quarantined. The ledger is in the work folder, so
+    that a killed run resumes from it."""
     from tasks.problems import selfplay as loop
 
     solver = None
@@ -248,8 +248,8 @@ def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarant
 
 
 def admit(item: Problem | Quarantined, known: dict[str, Problem]) -> Problem | Quarantined:
-    """The item, quarantined where its prompt is known (`known`: problems by what a model is shown), or where its own answer or worked solution does not score
-    1."""
+    """The item; quarantined if its prompt is known (`known`: problems by the text that a model is shown), or if its own
+    answer or worked solution does not score 1."""
     if isinstance(item, Quarantined):
         return item
     name = f"{item.family}/{item.split}/{item.lineage['index']}"

@@ -1,5 +1,5 @@
-"""The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no clue too
-many."""
+"""The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no redundant
+clue."""
 
 from __future__ import annotations
 
@@ -39,28 +39,27 @@ def questions(
     phrases: dict = {},  # noqa: B006
     workers: int = 1,
 ) -> None:
-    """Grows questions with a proof of each.
+    """Grows questions, each with a proof.
 
     Args:
-        n_train: questions of the split train
-        n_valid: questions of the split valid
-        n_test: questions of the split test
+        n_train: number of questions of the split train
+        n_valid: number of questions of the split valid
+        n_test: number of questions of the split test
         hops: shares of questions of 1, 2, 3, ... hops
-        two_clues: share of the descriptions of two searches that are two clues about names instead of a chain
-        closed_world: whether every relation counts as completely listed
-        search_top_k: passages per search with which an oracle must be able to answer
+        two_clues: share of the two-search descriptions that are two clues about names instead of a chain
+        closed_world: whether every relation is assumed to be complete
+        search_top_k: passages per search with which an oracle must be able to answer the question
         max_words: most words of a question
-        max_guess: a question is left out where the most frequent answer is right in more than this share of all
-            cases
-        n_tree_train: fuzzy trees of the split train (docs/questions.md)
-        n_tree_valid: fuzzy trees of the split valid
-        n_tree_test: fuzzy trees of the split test
-        depths: depths of the fuzzy trees, as many of each
-        levels: levels of fuzz that the fuzzy trees aim at by turns
+        max_guess: a question is left out if the most frequent answer is right in more than this share of all cases
+        n_tree_train: number of fuzzy trees of the split train (docs/questions.md)
+        n_tree_valid: number of fuzzy trees of the split valid
+        n_tree_test: number of fuzzy trees of the split test
+        depths: depths of the fuzzy trees, equally many of each
+        levels: levels of fuzz that the fuzzy trees aim at in turn
         max_tree_words: most words of a fuzzy tree's question
         only: relations that fuzzy trees may use; empty means all
-        phrases: words of the user's own for relations in fuzzy trees
-        workers: processes that make fuzzy trees; it changes nothing but the time
+        phrases: the user's own phrases for relations in fuzzy trees
+        workers: processes that make fuzzy trees; affects only the time
     """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
@@ -142,7 +141,7 @@ def questions(
 
 
 def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split, int], int]:
-    """(split, hops) -> number of questions; the rounded shares of a split add up to its size."""
+    """(split, hops) -> number of questions; the numbers of a split add up to its size."""
     edges = [sum(shares[:i]) / sum(shares) for i in range(len(shares) + 1)]
     return {
         (split, i + 1): n
@@ -153,8 +152,8 @@ def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split,
 
 
 def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:
-    """Share of questions of each number of hops whose answer is a part of what the question itself, sent as the query,
-    returns."""
+    """For each number of hops, the share of questions whose answer occurs in the results of a search for the question
+    itself."""
     hits_of: dict[int, list[bool]] = {}
     for p in problems:
         text = f" {normalise(search(p.question))} "

@@ -24,14 +24,14 @@ HTML = Macros("report.html")
 DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
 
 
-SHARES = ("pass@", "acc", "exact_match")  # how metrics of test sets begin that are shares of items
+SHARES = ("pass@", "acc", "exact_match")  # prefixes of test-set metrics that are shares of items
 DIGESTS = (
     "problems",
     "pairs",
     "demonstrations",
     "trained_on",
     "kb",
-)  # keys under which a card names the rows that its stage made or read
+)  # keys under which a card counts the rows that its stage made or read
 
 
 def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> None:
@@ -39,7 +39,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
 
     Args:
         episodes: conversations shown on the page
-        price_per_hour: of the machine, in any currency; 0 shows time alone
+        price_per_hour: price of the machine, in any currency; 0 shows only time
     """
     measures = json.loads(stage.input("evaluate", "metrics.json").read_text(encoding="utf-8"))
     measures["difference"] = dict(later_minus_earlier(n, m) for n, m in measures["difference"].items())
@@ -98,7 +98,7 @@ def of_one_method(
     drawn: Sequence[Mapping[str, Any]],
     time: Markup,
 ) -> None:
-    """The page of a project that has some of the stages only, as `espalier train` makes it."""
+    """The page of a project that has only some of the stages, as made by `espalier train`."""
     names = list(measures["models"])
     sections = [
         *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
@@ -121,7 +121,7 @@ def stage_recipe(cards: Mapping[str, Any]) -> str:
     return next((c["recipe"] for c in reversed(list(cards.values())) if c.get("recipe")), "the defaults")
 
 
-OWN_METRICS = {  # metric of held-out rows -> its words, whether more is better
+OWN_METRICS = {  # metric of held-out rows -> its description, whether more is better
     "pair_accuracy": ("held-out pairs whose chosen answer is likelier", True),
     "pair_margin": ("log-probability of chosen over rejected, nats", True),
     "nll": ("surprise at held-out answers, nats per token", False),
@@ -129,7 +129,7 @@ OWN_METRICS = {  # metric of held-out rows -> its words, whether more is better
 
 
 def own_headline(measures: Mapping[str, Any]) -> str:
-    """What training did to the held-out rows, as it is."""
+    """What training did to the held-out rows, stated plainly."""
     models, last = measures["rows"]["models"], list(measures["models"])[-1]
     metric = next((m for m in OWN_METRICS if m in models.get(last, {})), "")
     if not metric:
@@ -166,19 +166,20 @@ def own_rows(measures: Mapping[str, Any]) -> Markup:
 
 
 def own_words(difference: str) -> str:
-    """A difference of own rows in the words of the page: SFT − base, held-out pairs whose chosen answer is likelier."""
+    """The label of a difference on own rows: "SFT − base, held-out pairs whose chosen answer is likelier"."""
     models, _, metric = difference.partition(", ")
     return f"{spoken(models)}, {OWN_METRICS[metric][0]}" if metric in OWN_METRICS else spoken(difference)
 
 
 def curve(stage: Stage, name: str) -> pd.DataFrame:
-    """curve.csv of a stage, and beside each step its times where they were measured in this checkout."""
+    """curve.csv of a stage, with the times of each step if they were measured in this checkout."""
     steps, times = pd.read_csv(stage.input(name, "curve.csv")), stage.timings(name)
     return steps.merge(pd.read_csv(times), on="step", how="left") if times.exists() and "step" in steps else steps
 
 
 def later_minus_earlier(name: str, m: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """A difference the way it is read: what training changed, `sft - base` also where differences were taken to SFT."""
+    """A difference with its sign as it is read: what training changed, so `sft - base` even if differences were
+    computed against SFT."""
     of = re.fullmatch(r"(\w+) - (\w+)(, .*)?", name)
     order = list(NAMES)
     if of is None or not {of[1], of[2]} <= set(order) or order.index(of[1]) > order.index(of[2]):
@@ -188,7 +189,7 @@ def later_minus_earlier(name: str, m: Mapping[str, Any]) -> tuple[str, Mapping[s
 
 
 def spoken(name: str) -> str:
-    """A difference by what the page calls its models: SFT − base."""
+    """The label of a difference with the page's names of the models: SFT − base."""
     return re.sub(
         r"\b(\w+)(, search blanked)? - (\w+)",
         lambda m: f"{name_of(m[1])}{m[2] or ''} − {name_of(m[3])}",
@@ -201,7 +202,7 @@ def points(m: Mapping[str, float]) -> str:
 
 
 def headline(measures: Mapping[str, Any]) -> str:
-    """The result in one or two sentences, as it is."""
+    """The result in one or two plain sentences."""
     last = list(measures["models"])[-1]
     text = f"{name_of(last)} answers {measures['models'][last]['pass@1']['mean']:.0%} of held-out questions."
     against = measures["difference"].get(f"{last} - sft")
@@ -310,7 +311,7 @@ def results(measures: Mapping[str, Any]) -> Markup:
 
 
 def model(name: str, more: str = "") -> Markup:
-    """A model's name behind its colour."""
+    """A model's name with its colour."""
     return page.dotted(name, name_of(name) + more)
 
 
@@ -349,7 +350,7 @@ def metrics(measures: Mapping[str, Any]) -> Markup:
 
 
 def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> Markup:
-    """The graph with what every stage made, and the way of one row from its source to the model."""
+    """The graph with the output of every stage, and the path of one row from its source to the model."""
     edges, nodes = {}, {"your files": ("data", "base")}
     stages = {n: s for n, s in graph(stage.root).items() if n in (*DATA, *TRAINED)} or dict.fromkeys(
         (*DATA, *TRAINED), {}
@@ -369,7 +370,7 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> Markup:
 
 def one_row(stage: Stage) -> list[tuple[str, str]]:
     """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn
-    by hash, from those that need two facts where there are any."""
+    by hash, from those that need two facts if there are any."""
     problems = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
     shown = [
         t
@@ -452,7 +453,7 @@ def write_cards(
 
 
 def panels(curve: pd.DataFrame, stage: str) -> Markup:
-    """One plot per column of a curve: the known ones in order, the rest folded below."""
+    """One plot per column of a curve: the known columns in order, the others folded below."""
     if not len(curve):
         return HTML.no_curve()
     x = "step" if "step" in curve else curve.columns[0]
@@ -463,8 +464,8 @@ def panels(curve: pd.DataFrame, stage: str) -> Markup:
 
 
 def chosen(played: Sequence[Mapping[str, Any]], n: int, seed: int) -> list[Mapping[str, Any]]:
-    """n episodes drawn by hash, not by how they ended: half of the last model, a quarter of SFT on the same questions,
-    the rest on families and with the search blanked."""
+    """n episodes drawn by hash, whatever their outcome: half from the last model, a quarter from SFT on the same
+    questions, the others from families and with the search blanked."""
     drawn = sorted(played, key=lambda e: digest("report", seed, e["problem"]))
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for e in drawn:
@@ -488,7 +489,7 @@ def dropped(cards: Mapping[str, Mapping[str, Any]]) -> Markup:
             [name, f"{card.get('produced', 0):,}", f"{card.get('accepted', 0):,}", HTML.reasons(quarantined, notes)]
         )
     for name, card in cards.items():
-        if card.get("too_long"):  # rows that a stage was given and did not learn
+        if card.get("too_long"):  # rows that a stage read and did not learn from
             n = card.get("pairs", card.get("demonstrations", 0))
             n = n if isinstance(n, int) else 0
             rows.append([name, f"{n + card['too_long']:,}", f"{n:,}", HTML.reasons({"too_long": card["too_long"]}, [])])
@@ -510,7 +511,7 @@ def spent(measured: Mapping[str, Mapping[str, float]], price: float) -> Markup:
 
 
 def advice(measures: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]]) -> Markup:
-    """What the numbers of this run point to, then the commands to go on with."""
+    """What the numbers of this run suggest, then the commands to continue with."""
     last = list(measures["models"])[-1]
     hops = {h: m["pass@1"]["mean"] for h, m in measures["hops"].get(last, {}).items()}
     outcomes = measures["outcomes"].get(last, {})

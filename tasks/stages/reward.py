@@ -72,25 +72,26 @@ def reward(
 
     Args:
         dtype: type of the weights: float32 or bfloat16
-        device: where models are: cpu, cuda, or cuda:0
-        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
-        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
-            than all); 1: each holds all of them
+        device: device of the models: cpu, cuda, or cuda:0
+        learners: processes that train together, each on its share of a step's rows; at most one per row, on CUDA each
+            with its own device
+        shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
+            than all); 1: each learner holds a full copy
         steps: optimizer steps
         pairs_per_step: preference pairs of an optimizer step
-        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
-        max_length: most tokens of a row; longer ones are left out and counted
+        tokens_per_microbatch: most tokens of one pass; affects memory, not the result
+        max_length: most tokens of a row; longer rows are left out and counted
         optimizer: the optimizer and the schedule of its learning rate
-        checkpoint_every: steps between two checkpoints, from which a killed run goes on
+        checkpoint_every: steps between two checkpoints, from which a killed run resumes
         loss: the pairwise loss
-        head: what reads the reward off the model; without one it is the log-odds of a word
-        facts: whether the model is told what the answer rests on: the passages of the problem, or its reference
-            answer (column "facts" of a pair comes first)
-        best_of_n: answers of the SFT model to each held-out problem, from which this model chooses, for n = 1, 2,
-            4, ... (best_of.json); 0 leaves it out
-        best_of_problems: held-out problems for that
+        head: the head that computes the reward; without one the reward is the log-odds of a word
+        facts: whether the prompt contains the facts behind the answer: the passages of the problem, or its reference
+            answer (a pair's column "facts" takes precedence)
+        best_of_n: answers of the SFT model to each held-out problem, from which this model chooses, for n = 1, 2, 4,
+            ... (best_of.json); 0: none
+        best_of_problems: number of held-out problems for best_of_n
         sampling: how these answers are sampled
-        envs: environments that problems are played in, with their knobs
+        envs: environments in which problems are played, with their knobs
     """
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
@@ -182,8 +183,8 @@ def reward(
 
 
 def by_source(pairs: Sequence[PreferencePair], rows: Sequence[Row], rewards: np.ndarray) -> dict[str, dict[str, float]]:
-    """Accuracy on the held-out pairs of each source: those of the policy's own answers (`own_answers`) are what a reward
-    model is asked about when it is used, pairs with a planted error are not."""
+    """Accuracy on the held-out pairs of each source: pairs of the policy's own answers (`own_answers`) resemble those
+    that a reward model scores in use; pairs with a planted error do not."""
     order: dict[str, list[bool]] = {}
     for i in range(0, len(rows), 2):
         name = pairs[rows[i].group].source.partition("/")[0]
@@ -197,8 +198,8 @@ def by_source(pairs: Sequence[PreferencePair], rows: Sequence[Row], rewards: np.
 def _save(
     stage: Stage, trained: nn.Module, model: nn.Module, tokenizer: Any, head: Any, attributes: Sequence[str]
 ) -> None:
-    """The model in Hugging Face layout; beside it what its head is, and the weights that are not the model's (those of
-    a gate)."""
+    """Saves the model in Hugging Face layout, with the kind of its head and the additional weights (those of a
+    gate)."""
     folder = stage.out / "model"
     save_model(model, tokenizer, folder)
     if head is None:
@@ -215,7 +216,7 @@ def _save(
 
 
 class _Facts:
-    """What a pair's or problem's answer rests on, as a system message."""
+    """The facts behind a pair's or problem's answer, as a system message."""
 
     def __init__(self, stage: Stage, begins: Opening) -> None:
         passages = tables.read(stage.input("kb", "passages.parquet"), Passage)
@@ -245,7 +246,7 @@ def _player(
     sampling: Sampling,
     envs: Sequence,
 ) -> Player:
-    """The SFT model as the policy whose answers are chosen from."""
+    """A player of the SFT model, from whose answers the reward model chooses."""
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
     played = hosts(envs)
@@ -268,8 +269,8 @@ def _best_of(
     n: int,
     told: _Facts | None,
 ) -> dict[str, Any]:
-    """Play, let the reward model choose, ask the verifier; the curve goes to best_of.json. Raises UserError where
-    nothing is held out."""
+    """Plays problems, lets the reward model choose an answer and verifies it; writes the curve to best_of.json. Raises
+    UserError if no problem is held out."""
     if not problems:
         raise UserError(
             "reward: best_of_n needs held-out problems: raise n_valid or n_test of the stages questions and problems"
@@ -291,7 +292,7 @@ def _best_of(
 
 
 def _row(renderer: Renderer, rollout: Rollout, told: _Facts | None) -> Row:
-    """The row of a rollout as a reward model reads it: with facts, its prompt is written anew behind them."""
+    """The row of a rollout as the reward model reads it: with facts, the prompt is rendered again after them."""
     start, *rest = rollout.segments
     ids = (
         start.ids

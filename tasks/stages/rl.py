@@ -45,7 +45,8 @@ ONLY_WITH = {
     "tasks.models.ratings": "ratings",
     "tasks.models.teachers": "teacher",
 }  # imported only where this knob is set: read by the plan
-# What a piece's NEEDS may name here, and the knob without which it is not there; "observation": every piece of that kind.
+# Names that a piece's NEEDS may contain here -> the knob that must be set for each; "observation": every piece of that
+# kind.
 PROVIDES = {
     "reference": "",
     "old": "",
@@ -59,7 +60,7 @@ PROVIDES = {
     "observation": "",
 }
 
-RENAMED = {"overlap": "asynchrony: {piece: ...}"}  # knobs that there were -> what to write now
+RENAMED = {"overlap": "asynchrony: {piece: ...}"}  # former knobs -> what to write now
 
 
 def rl(
@@ -110,71 +111,71 @@ def rl(
     policy_loss: Piece("policy_loss") = {"piece": "clip"},
     regularisers: Pieces("regulariser") = [],
 ) -> None:
-    """Starts from artifacts/sft/model. Rollouts are drawn from the whole distribution at `sampling.temperature`: the policy
-    gradient is that of the distribution that was sampled, and a truncated one (top-p, top-k) has a support of its own
-    at every token, which the learner's log-probs would not know.
+    """Starts from artifacts/sft/model. Rollouts are sampled from the full distribution at `sampling.temperature`. The
+    policy gradient must be that of the sampled distribution, and a truncated one (top-p, top-k) has a different support
+    at every token, which the learner's log-probs do not model.
 
     Args:
         include_families: whether problems of the stage `problems` are played: of the verifiable families, and your own
         include_questions: whether questions over the knowledge base are played
         dtype: type of the weights: float32 or bfloat16
-        device: where models are: cpu, cuda, or cuda:0
-        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each; the first
-            samples
-        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
-            than all); 1: each holds all of them
-        steps: steps of play and learning
-        prompts_per_step: training questions of a step
-        samples_per_prompt: rollouts of each question: a group
-        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
-        gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
-            time
-        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        router_replay: whether the learner takes the experts that the sampler's routers chose for each token of a mixture,
-            in the place of its own choice; with engine.name torch
-        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
-            trains all
-        policies: several policies on one base, as adapters: name -> roles (those of the environment that it plays; its own
-            name), lora (that of the stage), optimizer (what differs from that of the stage). Each learns from what it
-            says, with its own baseline; the first is saved as the model, all of them as adapters (docs/agents.md)
-        exchange: steps after which each of the policies plays the next one's roles; 0: never
+        device: device of the models: cpu, cuda, or cuda:0
+        learners: processes that train together, each on its share of a step's rows; at most one per row, on CUDA each
+            with its own device; the first one samples
+        shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
+            than all); 1: each learner holds a full copy
+        steps: number of steps; each samples rollouts and learns from them
+        prompts_per_step: number of training questions of a step
+        samples_per_prompt: number of rollouts of each question (the group size)
+        tokens_per_microbatch: most tokens of one pass; affects memory, not the result
+        gradient_checkpointing: recomputes activations in the backward pass: less memory for about a third more time
+        router_loss: weight of the load-balancing loss of a mixture of experts, e.g. 0.001; 0: none
+        router_replay: for a mixture of experts: whether the learner uses the experts that the sampler chose for each
+            token, instead of its own choice; needs engine.name torch
+        lora: trains adapters instead of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all weights
+        policies: several policies on one base, as adapters: name -> roles (the roles it plays in the environment;
+            default: its own name), lora (default: the stage's), optimizer (differences from the stage's). Each policy
+            learns from its own turns, with its own baseline. The first is saved as the model, all of them as adapters
+            (docs/agents.md)
+        exchange: number of steps after which each policy takes over the roles of the next; 0: never
         optimizer: the optimizer and the schedule of its learning rate
         epochs: passes over the rollouts of a step
         minibatches: optimizer steps of one pass
-        refill: how often groups that filters drop are replaced by others; until_full: until the step is full, or as
-            many problems were drawn for it as there are
+        refill: how often groups that filters drop are replaced by new ones; until_full: until the step is full, or
+            every problem has been drawn once for it
         sampling: how conversations are sampled
-        engine: who samples, and how much at a time
+        engine: the engine that samples, and its limits
         asynchrony: how far sampling runs ahead of learning
-        max_unscorable: largest share of rollouts without a score before the stage stops
-        accept: findings of `espalier env audit` that an environment of other people may have and still be trained on:
+        max_unscorable: largest share of rollouts without a score; above it the stage stops
+        accept: findings of `espalier env audit` that do not stop training on a third-party environment:
             reference, junk, shared, constant, question, list, grader, repeats, executed, opens
-        max_mismatch: largest KL between sampler and learner, in nats per token of on-policy steps, before the run
+        max_mismatch: largest KL between sampler and learner, in nats per token of on-policy steps; above it the run
             stops
-        checkpoint_every: steps between two checkpoints, from which a killed run goes on
-        teacher: model folder or Hub name with the same tokenizer that takes the place of the SFT model as the
-            reference of KL terms; or a list of teachers for pieces that distil whole distributions, which may have
-            other tokenizers, stand behind endpoints, and weigh for some families more (docs/distillation.md)
-        critic: a value model that learns beside the policy
-        turn_budget: tokens of a turn as training goes on, in the place of sampling.max_turn_tokens
-        group_transforms: changes of groups after they were played
-        envs: environments that problems are played in, with their knobs
-        control: a world of numbers in the place of problems and environments: the policy is then a small network that
-            chooses actions and writes no tokens, and starts from nothing (docs/control.md)
-        max_steps: most steps of an episode; read where control is set
-        curriculum: which problems come next
-        ratings: two checkpoints that play every problem before training, for filters that read how often each solves it: weak
+        checkpoint_every: steps between two checkpoints, from which a killed run resumes
+        teacher: model folder or Hub name with the same tokenizer that replaces the SFT model as the reference of KL
+            terms; or a list of teachers for pieces that distil whole distributions. These may have other tokenizers, be
+            served by endpoints, and have weights per family (docs/distillation.md)
+        critic: a value model that is trained alongside the policy
+        turn_budget: schedule of the tokens per turn, which replaces sampling.max_turn_tokens
+        group_transforms: transforms of groups after they were sampled
+        envs: environments in which problems are played, with their knobs
+        control: a control task instead of problems and environments: the policy is then a small network that chooses
+            actions, writes no tokens, and is trained from scratch (docs/control.md)
+        max_steps: most steps of an episode; used if control is set
+        curriculum: chooses the next problems
+        ratings: two checkpoints that play every problem before training, for filters that use their solve rates: weak
             and strong (model folders), tries (16)
-        filters: which groups are trained on
-        judge: a model behind an endpoint that gives each score the part "judge", how many of the group's other
-            answers this one beats; it must stand the attacks before the first rollout (tasks/models/judge.py has the
+        filters: choose the groups that are trained on
+        judge: a model behind an endpoint that gives each score the part "judge", the share of the group's other answers
+            that this one beats; it must withstand the attacks before the first rollout (tasks/models/judge.py has the
             keys)
         rewards: shaping of the rewards, in order
         advantage: the advantage estimator
         ratio: the log-ratio of the policy to the one before the update
-        corrections: importance-sampling weights where sampler and learner disagree
+        corrections: importance weights that correct the mismatch between sampler and learner
         policy_loss: the loss of the policy
-        regularisers: losses beside it
+        regularisers: further loss terms
     """
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
@@ -249,7 +250,7 @@ def rl(
     known = [(name, p) for name in sources for p in tables.read(stage.input(name, "problems.parquet"), Problem)]
     problems = [
         p for name, p in known if p.split == "train" and (p.env in held or name == "questions" or not include_questions)
-    ]  # beside questions, families that this run has no environment for are left out
+    ]  # if there are questions, families without an environment in this run are left out
     if not problems:
         raise UserError(
             "rl: there is no problem of the split train: raise n_train of the stage questions, or name files of your own in rl.files"
@@ -259,7 +260,7 @@ def rl(
             f"rl: problems are played in the environment {lacking[0]}, which rl.envs does not hold: add {{piece: {lacking[0]}}}"
         )
     others = env_audit.gate([p for _, p in known if p.env in held], accept) if world.first else {}
-    more = len(problems) if refill == "until_full" else prompts_per_step * refill  # drawn for a step, at most
+    more = len(problems) if refill == "until_full" else prompts_per_step * refill  # most problems drawn for a step
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
     judging = judge and world.first
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judging else None
@@ -287,7 +288,7 @@ def rl(
         raise UserError("rl: what plays beside the learner needs whole weights: set shards=1, or asynchrony to sync")
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy
-    )  # beside the learner the sampler needs weights of its own
+    )  # to run concurrently with the learner, the sampler needs its own weights
     player = Player(
         sampler=engines.sampler(
             engine.name if world.first else "torch",
@@ -336,7 +337,7 @@ def rl(
             curve,
             every=checkpoint_every,
             parts={**{k: v for k, v in composed.parts.items() if k != "experience"}, **played},
-            last=False,  # the last step is always played here: episodes.jsonl shows its rollouts
+            last=False,  # the last step is always played in this process: episodes.jsonl shows its rollouts
         )
     if not policies:
         composed.roles["policy"].publish()
@@ -358,7 +359,7 @@ def rl(
     if referee:
         stage.log(
             {f"judge/{name}": float(n) for name, n in referee.spent.items()}
-        )  # what was asked again after a kill differs: no output
+        )  # not an output: requests repeated after a kill would make it differ
 
 
 def _act(
@@ -420,8 +421,8 @@ def _act(
 def _watch(
     stage: Stage, rows: Sequence[Mapping[str, float]], max_mismatch: float, step: int, metrics: Mapping[str, float]
 ) -> None:
-    """After a step: stop where sampler and learner disagree, and say what looks wrong."""
-    if not metrics.get("lag_max"):  # what older weights wrote differs by what was learned since
+    """After a step: stops the run if sampler and learner disagree, and warns about suspicious numbers."""
+    if not metrics.get("lag_max"):  # rollouts of older weights differ by the updates since
         stop_beyond(metrics, step, max_mismatch)
     for name, warning in alarms([*rows, metrics]).items():
         print(f"warning: rl, step {step}: {warning}", file=sys.stderr)
@@ -429,7 +430,7 @@ def _watch(
 
 
 def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> None:
-    """The rollouts of the last step, for a person to read."""
+    """Writes the rollouts of the last step, for a person to read."""
     with (stage.out / "episodes.jsonl").open("w", encoding="utf-8") as f:
         for group in groups:
             for r in group.rollouts:
@@ -449,8 +450,8 @@ def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> Non
 
 
 def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve) -> dict[str, Any]:
-    """What every card of the stage says."""
-    mismatch = curve.mean("mismatch_kl")  # nan where no step had anything to learn
+    """The entries that every card of the stage has."""
+    mismatch = curve.mean("mismatch_kl")  # nan if no step had anything to learn
     return {
         "parameters": n_parameters(policy),
         "problems": len(problems),
@@ -465,7 +466,7 @@ def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve)
 
 
 def _several(policies: Mapping[str, Any], exchange: int, alone: Mapping[str, bool]) -> None:
-    """Raises UserError where knobs that know one policy alone are set beside several, or `exchange` beside one."""
+    """Raises UserError if knobs for a single policy are set with several, or `exchange` with one."""
     if not policies and exchange:
         raise UserError(f"rl.exchange is {exchange}, and there is one policy: name two or more in rl.policies")
     if odd := [knob for knob, there in alone.items() if policies and there]:
@@ -475,7 +476,7 @@ def _several(policies: Mapping[str, Any], exchange: int, alone: Mapping[str, boo
 
 
 def _roles_fit(played: Mapping[str, str], roles: Mapping[str, Sequence[str]]) -> None:
-    """Raises UserError where a role of an environment has no policy, or a policy no role."""
+    """Raises UserError if a role of an environment has no policy, or a policy has no role."""
     for env, names in roles.items() if played else ():
         if not names:
             raise UserError(
@@ -493,7 +494,7 @@ def _roles_fit(played: Mapping[str, str], roles: Mapping[str, Sequence[str]]) ->
 
 
 def _each(team: Mapping[str, Any], curve: Curve, played: Mapping[str, str]) -> dict[str, Any]:
-    """What the card says of each of several policies; `evaluate` reads its roles here."""
+    """The card's entry for each of several policies; `evaluate` reads its roles here."""
     return {
         name: {
             "roles": [role for role, policy in played.items() if policy == name],
@@ -514,7 +515,7 @@ def _rated(
     dtype: str,
     device: str,
 ) -> list[Problem]:
-    """The problems with the rates of two checkpoints, which read the policy's tokens."""
+    """The problems with the solve rates of two checkpoints, which must share the policy's tokenizer."""
     from tasks.models.ratings import rated
 
     def player_of(folder: str) -> Player:
@@ -539,8 +540,8 @@ def _rated(
 
 
 def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], readers: list[Any], answers: int) -> Any:
-    """The judge of the knob, trusted. Raises UserError where it cannot be, and where none of the pieces `readers` names
-    its part."""
+    """The judge of the knob, after the attacks. Raises UserError if it fails them, and if none of the pieces `readers`
+    reads its part."""
     from tasks.models import judge as judges
 
     if not any(repr(judges.PART) in str(piece.keywords) for piece in readers):
@@ -552,7 +553,8 @@ def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], re
 
 
 def _taught_by(stage: Stage, teacher: str | list, tokenizer: Any, dtype: str, device: str, temperature: float) -> Any:
-    """The teachers that pieces distil from, or None. Raises UserError where a list of them is given and nothing reads it."""
+    """The teachers that pieces distil from, or None. Raises UserError if a list of them is given and no piece reads
+    it."""
     if "teachers" not in stage.needs:
         if isinstance(teacher, list):
             raise UserError(
@@ -570,8 +572,8 @@ def _taught_by(stage: Stage, teacher: str | list, tokenizer: Any, dtype: str, de
 
 
 def load_reference(stage: Stage, teacher: str, tokenizer: Any, dtype: str, device: str, lora: Mapping[str, Any]) -> Any:
-    """The model that KL terms compare with: the SFT model, quantised where the policy's base is, or a teacher. Raises
-    UserError for a teacher that reads other tokens."""
+    """The reference model of KL terms: the SFT model (quantised if the policy's base is), or a teacher. Raises
+    UserError for a teacher with another tokenizer."""
     if not teacher:
         model, _ = load_model(stage.input("sft", "model"), dtype=dtype, device=first_on(lora, device))
         quantise(model, lora.get("base", ""), device)

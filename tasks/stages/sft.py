@@ -73,42 +73,43 @@ def sft(
     checkpoint_every: int = 100,
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
-    """Trains a base model on pages of generated worlds where none is given, then fine-tunes on demonstrations of the split train.
+    """Trains a base model on pages of generated worlds if none is given, then fine-tunes on demonstrations of the split
+    train.
 
     Args:
-        model: Hub name or folder to start from; empty makes a small one and trains it first
+        model: Hub name or folder to start from; empty: a small model is made and trained first
         dtype: type of the weights: float32 or bfloat16
-        device: where models are: cpu, cuda, or cuda:0
-        vocab_size: tokens of the small model's vocabulary
+        device: device of the models: cpu, cuda, or cuda:0
+        vocab_size: size of the small model's vocabulary
         hidden: its width
         layers: its layers
         heads: its attention heads
         kv_heads: its heads of keys and values
         intermediate: width of its feed-forward layers
-        max_length: most tokens of a row; longer ones are left out and counted
-        init_range: standard deviation of its first weights
-        base_steps: steps that the small model is trained on pages of generated worlds
-        base_lists_steps: how many of these are on lists of names alone
-        base_rows: rows of each of these steps
-        base_facts: facts that each page restates
-        learners: processes that learn together, each from its share of a step: at most its rows, on CUDA a device each
-        shards: among how many learners weights, gradients and the optimizer's state are split (FSDP; HSDP where it is fewer
-            than all); 1: each holds all of them
+        max_length: most tokens of a row; longer rows are left out and counted
+        init_range: standard deviation of its initial weights
+        base_steps: steps of the small model's training on pages of generated worlds
+        base_lists_steps: how many of these steps are on lists of names only
+        base_rows: rows per base step
+        base_facts: number of facts that each page restates
+        learners: processes that train together, each on its share of a step's rows; at most one per row, on CUDA each
+            with its own device
+        shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
+            than all); 1: each learner holds a full copy
         steps: optimizer steps of fine-tuning
-        rows_per_step: demonstrations of an optimizer step
-        tokens_per_microbatch: most tokens of one pass; it changes memory and not the result
-        gradient_checkpointing: computes activations again in the backward pass: less memory for about a third more
-            time
-        router_loss: weight of the loss that spreads tokens over the experts of a mixture, e.g. 0.001; 0 leaves it out
-        lora: adapters in the place of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
-            trains all
-        optimizer: the optimizer and the schedule of its learning rate, of the small model's first training too
+        rows_per_step: demonstrations per optimizer step
+        tokens_per_microbatch: most tokens of one pass; affects memory, not the result
+        gradient_checkpointing: recomputes activations in the backward pass: less memory for about a third more time
+        router_loss: weight of the load-balancing loss of a mixture of experts, e.g. 0.001; 0: none
+        lora: trains adapters instead of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
+            trains all weights
+        optimizer: the optimizer and the schedule of its learning rate; also used for the small model's first training
         sft_lr_factor: scales the learning rates of fine-tuning
-        context_weight: loss weight of the tokens that the model is told rather than says
-        made_up_names: share of demonstrations that are shown with all names replaced by made-up ones, another set
-            each time
-        checkpoint_every: steps between two checkpoints, from which a killed run goes on
-        envs: environments whose opening the demonstrations get, so that a model is trained on the prompts that it plays
+        context_weight: loss weight of context tokens (prompts and tool results)
+        made_up_names: share of demonstrations in which all names are replaced by made-up ones, a new set each time
+        checkpoint_every: steps between two checkpoints, from which a killed run resumes
+        envs: environments whose opening messages the demonstrations get, so that a model is trained on the prompts that
+            it plays with
     """
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
@@ -177,7 +178,7 @@ def sft(
         save_model(policy, tokenizer, stage.out / "base")
     if not steps and not world.first:
         return
-    if not steps:  # nothing is fine-tuned: what follows starts from the base model
+    if not steps:  # nothing is fine-tuned: later stages start from the base model
         save_model(policy, tokenizer, stage.out / "model")
         curve.close()
         sizes = {"parameters": n_parameters(policy), "vocabulary": len(tokenizer)}
@@ -195,7 +196,7 @@ def sft(
     at = shuffled(len(drawn), rows_per_step, seed_for(stage.seed, "sft", "order"))
 
     def shown(i: int, step: int) -> Row:
-        """Row `i` as it is told at a step; with its own names where made-up ones make it too long."""
+        """Row `i` as shown at a step; with its original names if made-up ones make it too long."""
         if not made_up_names:
             return rows[i]
         row = demonstration_row(renderer, told(kept[i], step + 1), context_weight, last=last[kept[i]])
@@ -252,7 +253,7 @@ def _demonstrations(stage: Stage) -> list[Demonstration]:
 
 
 def tellings(stage: Stage, demos: Sequence[Demonstration], share: float) -> Callable[[int, int], Sequence[Message]]:
-    """(demonstration, time) -> its messages; in a `share` of cases with names made up for that time."""
+    """(demonstration, epoch) -> its messages; in a `share` of cases with names made up for that epoch."""
     if not 0 <= share <= 1:
         raise UserError(
             f"sft: made_up_names is {share}: the share of demonstrations with made-up names lies between 0 and 1"
