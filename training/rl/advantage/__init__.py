@@ -1,4 +1,4 @@
-"""Advantage estimators, one file each; they share `relative`, `standard` and `turns`."""
+"""Advantage estimators, one file each; they share `relative` and `turns`."""
 
 from __future__ import annotations
 
@@ -58,12 +58,6 @@ def relative(rewards: Rewards, formula: Callable[[np.ndarray], np.ndarray]) -> l
             out[scorable] = formula(values)
         advantages.append(out)
     return advantages
-
-
-def standard(x: np.ndarray, eps: float = 1e-6, ddof: int = 0) -> np.ndarray:
-    """[n] minus the mean, divided by the standard deviation, the population's (ddof 0) or the sample's (1); exactly 0
-    if all are equal, or for a single value."""
-    return np.zeros(len(x)) if len(x) < 2 or x.min() == x.max() else (x - x.mean()) / (x.std(ddof=ddof) + eps)
 
 
 def turns(rollout: Rollout) -> list[tuple[slice, float]]:

@@ -25,7 +25,8 @@ from typing import Literal
 
 import numpy as np
 
-from training.rl.advantage import relative, standard, turns
+from training.rl.advantage import relative, turns
+from training.rl.standard import standard
 from training.types import Advantages, Group, Rewards, Rollout
 
 MIN_GROUP = 2

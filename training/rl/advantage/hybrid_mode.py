@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.rl.advantage import standard
 from training.rl.reward import part
+from training.rl.standard import standard
 from training.types import Advantages, Group, Rewards
 
 READS = ("{mode}",)

@@ -26,7 +26,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.rl.advantage import standard
+from training.rl.standard import standard
 from training.types import Advantages, Group, Rewards
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.rl.advantage import standard
+from training.rl.standard import standard
 from training.types import Advantages, Group, Rewards
 
 MIN_GROUP = 2

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.rl.advantage import standard, turns
+from training.rl.advantage import turns
+from training.rl.standard import standard
 from training.types import Advantages, Group, Rewards
 
 READS = ("turn_reward",)

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.rl.advantage import standard
 from training.rl.reward import part as part_of
+from training.rl.standard import standard
 from training.types import Group, Rewards
 
 READS = ("{part}",)
