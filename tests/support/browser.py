@@ -86,12 +86,12 @@ def page(folder, width=1400, height=900):
     )
     try:
         active = folder / "profile" / "DevToolsActivePort"
-        for _ in range(300):
+        for _ in range(3000):
             if active.exists() and len(active.read_text().splitlines()) == 2:
                 break
             time.sleep(0.1)
         port = active.read_text().splitlines()[0]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=300) as answer:
             target = next(t for t in json.load(answer) if t["type"] == "page")
         with connect(target["webSocketDebuggerUrl"], max_size=None) as socket:
             shown = Page(socket)
@@ -99,4 +99,4 @@ def page(folder, width=1400, height=900):
             yield shown
     finally:
         child.terminate()
-        child.wait(20)
+        child.wait(300)

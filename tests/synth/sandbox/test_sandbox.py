@@ -30,7 +30,7 @@ LAYER = sandbox.strongest()
 isolated = pytest.mark.skipif(
     LAYER is None, reason="no sandbox layer works on this machine: neither bubblewrap nor namespaces with Landlock"
 )
-QUICK = Limits(seconds=1, wall=30)
+QUICK = Limits(seconds=1, wall=120)
 CONFIGURATIONS = configurations()
 
 

@@ -52,7 +52,7 @@ def served(app, **options):
         yield port
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(300)
 
 
 def ask(port, path="/", method="GET", body=b"", **headers):
@@ -228,7 +228,7 @@ def test_idle_connections_lock_nobody_out():
 def test_a_request_that_never_comes_to_its_end_is_closed():
     with served(local.Guard(echo), seconds=0.2) as port:
         for said in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
-            with socket.create_connection(("127.0.0.1", port), 20) as s:
+            with socket.create_connection(("127.0.0.1", port), 300) as s:
                 s.sendall(said)
                 if said.endswith(b"\r\n\r\n"):  # half of a second request after a whole one
                     assert s.recv(65536).startswith(b"HTTP/1.1 200")

@@ -77,16 +77,16 @@ def served(tmp_path_factory):
         yield address, client, experiment, run
     finally:
         os.killpg(server.pid, 15)
-        server.wait(30)
+        server.wait(300)
         os.chdir(before)
         os.environ.pop(spool.EXECUTION, None) if old is None else os.environ.__setitem__(spool.EXECUTION, old)
 
 
 def wait(address, server, log):
-    for _ in range(600):
+    for _ in range(3000):
         assert server.poll() is None, log.read_text()[-2000:]
         try:
-            with urllib.request.urlopen(f"{address}/health", timeout=1):
+            with urllib.request.urlopen(f"{address}/health", timeout=10):
                 return
         except OSError:
             time.sleep(0.1)
@@ -133,7 +133,7 @@ def test_the_card_of_a_run_can_be_read(served):
     address, _, _, run = served
     known = {"Authorization": f"Bearer {ui.token(Path.cwd())}"}
     card = urllib.request.Request(f"{address}/get-artifact?path=card.json&run_uuid={run}", headers=known)
-    with urllib.request.urlopen(card, timeout=10) as answer:
+    with urllib.request.urlopen(card, timeout=300) as answer:
         assert json.load(answer)["produced"] == 3
 
 

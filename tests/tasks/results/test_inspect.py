@@ -287,7 +287,7 @@ def test_the_page_serves_one_who_knows_its_address_alone(asked, tmp_path):
         target=review_page.serve, args=(sitting, 0, lambda url: (at.append(url), begun.set())), daemon=True
     )
     server.start()
-    assert begun.wait(10)
+    assert begun.wait(300)
     url = at[0]
 
     address, token = url.partition("/?")[0], url.partition("token=")[2]
@@ -309,7 +309,7 @@ def test_the_page_serves_one_who_knows_its_address_alone(asked, tmp_path):
     assert "All pairs are decided" in foreign.ask(port, "GET", "/", known)[2].decode()
     for s in idle:
         s.close()
-    server.join(10)
+    server.join(300)
     assert sitting.left == 0 and not server.is_alive()
     shown = Shown(
         states.pair(states.problems()[0]).__class__(**{**vars(sitting.pairs[0]), "chosen": "<script>x</script>"}), False

@@ -19,7 +19,7 @@ import toy
 from tasks.runtime import dvc
 
 pytestmark = pytest.mark.slow
-PATIENCE = 120.0  # seconds: a bound on waiting that only a failure reaches
+PATIENCE = 600.0  # seconds: a bound on waiting that only a failure reaches
 ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())"]
 
 

@@ -28,7 +28,7 @@ def run(script, each, **more):
     return process.run_group([sys.executable, "-c", script], cwd=CODE, env=dict(os.environ), each=each, **more)
 
 
-def gone(pids, seconds=30.0):
+def gone(pids, seconds=300.0):
     """Whether none of the processes is left, within `seconds`: a bound on waiting, reached by a failure only."""
     until = time.monotonic() + seconds
     while any(process.look(p) for p in pids):
@@ -51,8 +51,11 @@ def hasty(monkeypatch):
 
 def test_a_time_out_ends_the_whole_group(hasty):
     pids = []
-    with pytest.raises(TimeoutError, match="did not end within 5 seconds"):
-        run(FAMILY, lambda line: pids.extend(map(int, line.split())), seconds=5)
+    for seconds in (5, 60, 600):  # longer where a busy machine had not started both in time
+        with pytest.raises(TimeoutError, match=f"did not end within {seconds} seconds"):
+            run(FAMILY, lambda line: pids.extend(map(int, line.split())), seconds=seconds)
+        if pids:
+            break
     assert len(pids) == 2 and gone(pids)
 
 
@@ -93,7 +96,7 @@ def test_a_command_whose_starter_is_gone_before_it_could_look_ends_at_once(tmp_p
     command = json.loads(
         subprocess.run([sys.executable, "-c", script], cwd=CODE, capture_output=True, text=True, check=True).stdout
     )
-    assert subprocess.run(command, cwd=CODE, capture_output=True, timeout=60).returncode == -signal.SIGTERM
+    assert subprocess.run(command, cwd=CODE, capture_output=True, timeout=600).returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("gone_already", [True, False])

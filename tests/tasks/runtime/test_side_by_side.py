@@ -15,9 +15,11 @@ from tasks.runtime.side_by_side import Budget, Cost, walk
 ORDER = {"a": set(), "b": set(), "c": {"a"}, "d": {"b", "c"}}
 
 
-def play(order=ORDER, cost=lambda name: Cost(), budget=Budget(4, 4), fails=()):
-    """Walk it with stages that note who runs beside them: (what ran, the most at a time, [(name, devices)])."""
+def play(order=ORDER, cost=lambda name: Cost(), budget=Budget(4, 4), fails=(), meet=""):
+    """Walk it with stages that note who runs beside them: (what ran, the most at a time, [(name, devices)]). Those of
+    `meet` wait for each other, two by two."""
     now, most, seen, lock = set(), [], [], threading.Lock()
+    both = threading.Barrier(2, timeout=300)
 
     def bring(name, devices, stopped):
         with lock:
@@ -25,6 +27,8 @@ def play(order=ORDER, cost=lambda name: Cost(), budget=Budget(4, 4), fails=()):
             now.add(name)
             most.append(set(now))
             seen.append((name, devices))
+        if name in meet:
+            both.wait()  # two of these are under way at once, or this raises
         time.sleep(0.05)
         with lock:
             now.discard(name)
@@ -36,7 +40,7 @@ def play(order=ORDER, cost=lambda name: Cost(), budget=Budget(4, 4), fails=()):
 
 
 def test_a_stage_begins_when_what_it_reads_is_done():
-    ran, most, seen = play()
+    ran, most, seen = play(meet="ab")
     assert sorted(ran) == ["a", "c", "d"] and {"a", "b"} in most and seen[-1][0] == "d"
     assert all(len(x) == 1 for x in play(budget=Budget(1, 4))[1]), "one at a time"
 
@@ -45,7 +49,7 @@ def test_cores_and_devices_are_a_budget():
     assert all(len(x) == 1 for x in play(cost=lambda name: Cost(cores=3))[1]), "3 + 3 of 4"
     assert play(cost=lambda name: Cost(cores=9))[0], "one that takes more than there is runs alone"
     wide = {n: set() for n in "abcd"}
-    _, most, seen = play(wide, lambda name: Cost(devices=2), Budget(4, 8, 4))
+    _, most, seen = play(wide, lambda name: Cost(devices=2), Budget(4, 8, 4), meet="abcd")
     assert max(map(len, most)) == 2 and all(d in ([0, 1], [2, 3]) for _, d in seen)
 
 

@@ -179,7 +179,7 @@ def test_a_stage_ends_when_the_process_above_its_shell_is_killed(root):
         starter.kill()
 
 
-def _until(condition, seconds=30):
+def _until(condition, seconds=300):
     for _ in range(seconds * 20):
         if value := condition():
             return value

@@ -106,7 +106,7 @@ def services(tmp_path_factory):
         yield f"team@127.0.0.1:{port}", f"http://127.0.0.1:{s3}", store
     finally:
         moto.terminate()
-        moto.wait(30)
+        moto.wait(300)
         postgres("pg_ctl", "-D", str(data), "-m", "immediate", "stop")
         shutil.rmtree(data, ignore_errors=True)
 
@@ -126,7 +126,7 @@ def mlflow(services, tmp_path):
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(child.pid, 15)
-        child.wait(30)
+        child.wait(300)
 
 
 def test_runs_traces_and_models_live_in_postgresql_and_s3(services, mlflow, tmp_path, monkeypatch):
@@ -216,7 +216,7 @@ def test_prefect_keeps_its_runs_in_postgresql(services, tmp_path):
             assert reply.status == 201
     finally:
         os.killpg(child.pid, 15)
-        child.wait(60)
+        child.wait(300)
     import psycopg2
 
     with psycopg2.connect(f"postgresql://{base}/prefect") as database, database.cursor() as cursor:

@@ -48,7 +48,7 @@ class Endpoint:
             self.port = free.getsockname()[1]
         self.server = uvicorn.Server(local.config(guarded(self.served, KEY), port=self.port))
         threading.Thread(target=self.server.run, daemon=True).start()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not self.server.started and time.monotonic() < until:
             time.sleep(0.02)
         self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=KEY, max_retries=0)
@@ -271,7 +271,7 @@ def test_who_has_left_is_not_sampled_for(at):
         cancelled=True,
     )
     at.served.conversations.ask([request])
-    until = time.monotonic() + 30
+    until = time.monotonic() + 300
     while at.served.conversations.busy and time.monotonic() < until:
         time.sleep(0.02)
     assert not at.served.conversations.busy and not heard

@@ -69,7 +69,7 @@ class Service:
         return status, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
 
 
-def until(true, seconds=120):
+def until(true, seconds=300):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it did not come"
@@ -81,7 +81,7 @@ def at(tmp_path_factory):
     it = Service(tmp_path_factory.mktemp("states"))
     yield it
     it.server.should_exit = True
-    it.thread.join(60)
+    it.thread.join(300)
 
 
 @pytest.fixture
