@@ -270,6 +270,11 @@ class Engine:
         """The norm behind the last block, and the head's weight [V, d]: logits = norm(x) weight^T."""
         return read_out(self.sampler.model)
 
+    def embedding(self) -> Tensor:
+        """[V, d] of the policy's input ids."""
+        model: Any = self.sampler.model
+        return model.get_input_embeddings().weight.detach()
+
     def fitting(self, vector: Tensor) -> Tensor:
         """The vector, if it has the size of the policy's residual stream; else raises ValueError."""
         return fitting(self.sampler.model, vector)
