@@ -1,4 +1,4 @@
-"""What is started: one flow per stage, the command line, recipes, profiles, and the template of a project."""
+"""Entry points: one flow per stage, the command line, recipes, profiles, and the template of a project."""
 
 import os
 

@@ -1,4 +1,5 @@
-"""The champion on the present held-out questions: new data would otherwise leave nobody to compare a new model with."""
+"""Measures the champion on the current held-out questions: after a change of data there would otherwise be no scores to
+compare a new model with."""
 
 from prefect import flow, get_run_logger
 from prefect.client.schemas.objects import State
@@ -12,7 +13,7 @@ from tasks.schedule import server
 
 @flow(name="champion", flow_run_name=named)
 def champion() -> State:
-    """Measure the champion, where it has not been measured on these questions; `Cached` where it has."""
+    """Measures the champion if it has not been measured on these questions; otherwise the state is `Cached`."""
     from tasks.results.promote import measure_champion
 
     root = project()

@@ -1,6 +1,6 @@
-"""Running one stage in the process that DVC started: what goes wrong becomes one sentence and an exit code.
+"""Runs one stage in the process that DVC started: failures become one sentence and an exit code.
 
-With or without Prefect above it is decided in tasks/runtime/prefect_shim.py.
+tasks/runtime/prefect_shim.py decides whether Prefect watches it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 def run_stage(name: str) -> None:
     """Run the stage `name` of the project in the working directory with the parameters that the plan wrote for it.
 
-    A mistake of the user's ends the process with `error: ...` and code 2, a connection that failed or was too slow with
-    code 75 (`pipeline` tries such a stage again), an error of ours with its traceback and code 1. Ended by SIGTERM:
-    code 143.
+    A user's mistake ends the process with `error: ...` and code 2; a connection that failed or was too slow, with code
+    75 (`pipeline` tries the stage again); a bug, with its traceback and code 1; SIGTERM, with code 143.
     """
     from tasks.core import text
 

@@ -43,8 +43,8 @@ def parser() -> tuple[Parser, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; its exit code. A mistake of the user's, or a fault of the disk, is one sentence and code 2; no
-    command at all shows the help."""
+    """Runs one command and returns its exit code. A user's mistake, or an error of the disk, gives one sentence and
+    code 2; without a command the help is shown."""
     with terminal():
         return _main(argv)
 

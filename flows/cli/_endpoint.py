@@ -1,4 +1,4 @@
-"""The arguments of commands that ask a model behind an endpoint."""
+"""The arguments of commands that query a model behind an endpoint."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ def add(p: argparse.ArgumentParser) -> None:
         "--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one"
     )
     p.add_argument("--model", required=True, help="the model as the endpoint calls it")
-    p.add_argument("--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="answers, kept between runs")
-    p.add_argument("--max-tokens", type=count, help="stop before more tokens than this are used")
+    p.add_argument(
+        "--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="file that keeps answers between runs"
+    )
+    p.add_argument("--max-tokens", type=count, help="stop before more than this many tokens are used")
     p.add_argument("--max-cost", type=float, help="stop before it costs more (needs --prices)")
     p.add_argument(
         "--prices",
@@ -26,7 +28,7 @@ def add(p: argparse.ArgumentParser) -> None:
 
 
 def made(args: argparse.Namespace) -> Any:
-    """The endpoint that they name. Raises UserError."""
+    """The endpoint that the arguments name. Raises UserError."""
     from tasks.models.endpoint import endpoint
 
     return endpoint(

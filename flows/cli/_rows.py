@@ -1,4 +1,4 @@
-"""The options that say how rows of others are read: one set for `espalier clean` and `espalier audit`."""
+"""The options for reading rows in foreign layouts, shared by `espalier clean` and `espalier audit`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def add_rows(p: argparse.ArgumentParser) -> None:
 
 
 def reader_of(args: argparse.Namespace) -> Any:
-    """How the rows become pairs (`synth.preferences.imported.Reader`). Raises UserError for --columns that name nothing."""
+    """The reader that turns rows into pairs (`synth.preferences.imported.Reader`). Raises UserError for invalid
+    --columns."""
     from tasks.rows.files import reader_of
 
     return reader_of(args.file, columns=args.columns, scale=args.scale, limit=args.limit)

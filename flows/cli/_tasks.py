@@ -1,4 +1,4 @@
-"""Commands by what one wants to do: the first screen of `espalier`, and the list of all of them."""
+"""Commands by task: the first screen of `espalier`, and the list of all commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TASKS = {
 
 
 def listed(help_of: Mapping[str, str], everything: bool = False) -> str:
-    """The commands by task with a line each: those of the first screen, or all."""
+    """The commands by task, one line each: those of the first screen, or all."""
     width = min(shutil.get_terminal_size().columns, 110)
     lines: list[str] = []
     for task, names in TASKS.items():

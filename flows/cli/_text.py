@@ -1,4 +1,4 @@
-"""What commands print: columns, and text of a model that is harmless in a terminal."""
+"""Output of commands: columns, and model-written text made safe for a terminal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def columns(rows: Iterable[Sequence[Any]], indent: str = "  ") -> str:
 
 
 def short(value: Any, width: int = 60) -> str:
-    """A value on one line, cut where it is long."""
+    """A value on one line, cut if it is long."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     line = " ".join(plain(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def count(text: str) -> int:
-    """The type of an option that counts: a whole number, 0 or more."""
+    """The type of a count option: a whole number, 0 or more."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no count: give a whole number, 0 or more")
     return int(text)

@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
         "--threshold",
         type=float,
         default=0.7,
-        help="Jaccard similarity of near duplicates, each side for itself (default: 0.7)",
+        help="Jaccard similarity of near duplicates, for each side separately (default: 0.7)",
     )
     p.add_argument(
         "--out", type=Path, help="folder for faults.jsonl, quarantine.jsonl and card.json (default: none is written)"
@@ -70,7 +70,7 @@ def audit(args: argparse.Namespace) -> int:
 
 
 def _fault(report: Audit, line: int, code: str, other: int) -> dict[str, Any]:
-    """A row of faults.jsonl: numbers of lines or rows, with their files where several could be meant."""
+    """A row of faults.jsonl: line or row numbers, with their files if there are several."""
     (name, at), (beside, to) = report.place(line), report.place(other or line)
     out = {"line": at, "reason": code, "other_line": to if other else None}
     if report.files:

@@ -1,5 +1,4 @@
-"""`espalier chat MODEL`: ask a trained model in the terminal, and see its searches and what they found as they
-happen."""
+"""`espalier chat MODEL`: ask a trained model in the terminal, and see its searches and their results as they happen."""
 
 from __future__ import annotations
 
@@ -85,14 +84,14 @@ def chat(args: argparse.Namespace) -> int:
         question = line.strip() or (next(held_out, "") if asks else "")
         if not question:
             continue
-        if not asks or not line.strip():  # it does not stand on the screen yet
+        if not asks or not line.strip():  # it is not on the screen yet
             out.print(f"[bold]? {plain(question)}[/bold]")
         answer(out, talk, question)
     return 0
 
 
 def typed() -> Iterator[str]:
-    """What is typed in a terminal, line by line, until Ctrl-D."""
+    """The lines typed in a terminal, until Ctrl-D."""
     import readline  # noqa: F401  the import gives `input` editing and history
 
     while True:
@@ -104,7 +103,7 @@ def typed() -> Iterator[str]:
 
 
 def answer(out: Any, talk: Any, question: str) -> None:
-    """Play one question and print it turn by turn."""
+    """Plays one question and prints it turn by turn."""
     before = len(talk.accounts)
     end = talk.ask(question, lambda message: show(out, message))
     for account in talk.accounts[before:]:
@@ -120,7 +119,7 @@ def answer(out: Any, talk: Any, question: str) -> None:
 
 
 def show(out: Any, message: Any) -> None:
-    """One turn: searches and answers stand out, what the tool found is dim, anything else is shown as it was
+    """Prints one turn: searches and answers are highlighted, tool results are dim, and other text is shown as
     written."""
     if message.role != "assistant":
         out.print("\n".join(f"  [dim]  {plain(line)}[/dim]" for line in message.content.splitlines()))
@@ -144,8 +143,8 @@ def loose(out: Any, text: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Text of a model, harmless in a terminal: no markup of ours and no control characters, which could move the cursor
-    or set the title."""
+    """Model-written text made safe for a terminal: without our markup, and without control characters, which could move
+    the cursor or set the title."""
     from rich.markup import escape
 
     return escape(harmless(text))

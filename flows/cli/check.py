@@ -1,5 +1,6 @@
-"""`espalier check NAME` and `espalier check --all`: do the recipes' pieces give the numbers that papers and hands say,
-do policies that learn with them do what the recipe claims, and is a whole recipe, as it is run, its method?"""
+"""`espalier check NAME` and `espalier check --all`: checks that the recipes' pieces give the numbers of papers and hand
+calculations, that policies trained with them behave as the recipe claims, and that a whole recipe, as it is run, is its
+method."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ def add(commands: Any) -> None:
     kind.add_argument(
         "--numeric",
         action="store_true",
-        help="the hand-computed numbers: what runs unless told otherwise",
+        help="the hand-computed numbers (the default)",
     )
     kind.add_argument("--behaviour", action="store_true", help="the behavioural protocols: seconds to minutes each")
     kind.add_argument(
@@ -57,7 +58,7 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _run(names: list[str]) -> int:
-    """The table of a dry step of each recipe; how many recipes have a finding."""
+    """Prints a table of a dry step of each recipe; returns the number of recipes with a finding."""
     import torch
 
     from tasks.lab.dry import table
@@ -103,7 +104,8 @@ def _numeric(names: list[str]) -> int:
 
 
 def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:
-    """Run the protocols under these keys; a claim whose interval does not exclude zero in its direction counts as failed."""
+    """Runs the protocols under these keys; a claim fails if its interval does not exclude zero in the claimed
+    direction."""
     import sys
 
     import torch
@@ -111,7 +113,7 @@ def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:
     from tasks.lab.behaviour import behave, write
     from tasks.planning.resolve import read_recipe
 
-    torch.set_num_threads(1)  # worlds are so small that threads would only wait for each other
+    torch.set_num_threads(1)  # the worlds are so small that threads would only wait for each other
     failed = 0
     for name, where in ((n, k) for n in names for k in keys if read_recipe(n).get(k)):
         outcome = behave(name, where, progress=lambda text: print(f"        {text}", file=sys.stderr))

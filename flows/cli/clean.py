@@ -1,5 +1,5 @@
-"""`espalier clean FILE`: clean preference pairs of your own; cleaned, removed, flipped and asked, each with reasons, a
-card and a page."""
+"""`espalier clean FILE`: clean preference pairs of your own; writes cleaned, removed, flipped and asked pairs, each
+with reasons, a card and a page."""
 
 from __future__ import annotations
 

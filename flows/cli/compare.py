@@ -54,7 +54,7 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def said(differences: dict[str, Any]) -> Iterator[str]:
-    """The comparison in lines."""
+    """The comparison as lines of text."""
     for side in ("a", "b"):
         s = differences[side]
         what = (

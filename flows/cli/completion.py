@@ -58,7 +58,7 @@ def completion(args: argparse.Namespace) -> int:
 
 
 def words(typed: list[str]) -> Iterable[str]:
-    """What may stand at the place of the last word of `typed`, the words after `espalier`."""
+    """Completions of the last word of `typed`, the words after `espalier`."""
     from flows.cli import parser
 
     top, commands = parser()
@@ -81,7 +81,7 @@ def words(typed: list[str]) -> Iterable[str]:
 
 
 def values(action: argparse.Action) -> list[str]:
-    """The words that an argument may be; [] where they are files or free text."""
+    """The possible values of an argument; [] for files and free text."""
     if action.choices:
         return [str(c) for c in action.choices]
     kinds = {

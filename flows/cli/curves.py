@@ -1,4 +1,4 @@
-"""`espalier curves STATE...`: learning curves over seeds, with intervals, here, as a page and in MLflow."""
+"""`espalier curves STATE...`: learning curves over seeds, with intervals, in the terminal, as a page and in MLflow."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def curves(args: argparse.Namespace) -> int:
 
 
 def said(curves: dict[str, Any]) -> Iterator[str]:
-    """Settings, and the scores of each model over seeds."""
+    """The settings, and the scores of each model over seeds, as text."""
     for g in curves["groups"]:
         n = len(g["seeds"])
         yield f"{g['name']}: {n} seed{'s' if n > 1 else ''} ({', '.join(map(str, g['seeds']))}), from {', '.join(g['states'])}"

@@ -43,7 +43,7 @@ def version(name: str) -> str:
 
 
 def doctor(args: argparse.Namespace) -> int:
-    """Exit code 1 where something that the default run needs is missing."""
+    """Returns exit code 1 if something that the default run needs is missing."""
     wrong: list[str] = []
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)
     _line("python", platform.python_version(), good, "install Python 3.11, 3.12 or 3.13", wrong)

@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
     checked.add_argument(
         "--family", help="problems of this family; else those of artifacts/problems and artifacts/questions"
     )
-    checked.add_argument("-n", type=count, default=100, help="problems that are looked at (default 100)")
+    checked.add_argument("-n", type=count, default=100, help="number of problems to check (default 100)")
     checked.add_argument("--json", action="store_true", help="findings as JSON")
     checked.set_defaults(run=audited)
 
@@ -58,7 +58,7 @@ def shown(args: argparse.Namespace) -> int:
 
 
 def audited(args: argparse.Namespace) -> int:
-    """0 where every check that could be decided holds, 1 otherwise."""
+    """Returns 0 if every decidable check holds, 1 otherwise."""
     import dataclasses
     import json
 
@@ -94,7 +94,7 @@ def audited(args: argparse.Namespace) -> int:
 
 
 def _options(words: list[str]) -> dict[str, Any]:
-    """`key=value` as YAML reads the value. Raises UserError for another word."""
+    """Parses `key=value`, the value as YAML. Raises UserError for any other form."""
     import yaml
 
     from tasks.core.errors import UserError

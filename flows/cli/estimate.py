@@ -49,7 +49,7 @@ def estimate(args: argparse.Namespace) -> int:
     file = root / "params.yaml"
     known = read_yaml(file) if file.exists() else {}
     if "profile" not in changes and known.get("profile", "cpu") in ("cpu", "quick"):
-        changes["profile"] = "gpu"  # sizes of the other two are those of a model that they make
+        changes["profile"] = "gpu"  # the other two use the size of the model that they make
     changes |= of_profile(file, changes)
     with blamed(changes):
         plans = plan.plans(root, changed=lambda params: merged(params, changes), to_run=False)

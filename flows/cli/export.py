@@ -29,7 +29,11 @@ def add(commands: Any) -> None:
         help="of a GGUF: f32 (the default), f16, bf16, q8_0, q5_0, q4_0 ...; more than once for more files",
     )
     p.add_argument(
-        "--prompts", type=count, default=200, metavar="N", help="that model and reader must answer alike (default: 200)"
+        "--prompts",
+        type=count,
+        default=200,
+        metavar="N",
+        help="number of prompts that model and reader must answer alike (default: 200)",
     )
     p.add_argument("--license", default="", metavar="NAME", help="of a Hub folder, as the Hub writes it: apache-2.0")
     p.add_argument("--name", default="", help="of the card and of GGUF files (default: the model's)")

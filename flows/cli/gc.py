@@ -1,4 +1,4 @@
-"""`espalier gc`: free disk space; `espalier gc --damaged`: remove files that are not what was written."""
+"""`espalier gc`: free disk space; `espalier gc --damaged`: remove files that have changed since they were written."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--damaged",
         action="store_true",
-        help="instead: hash all outputs and DVC's cache, and remove what is not what was written",
+        help="instead: hash all outputs and DVC's cache, and remove damaged files",
     )
     p.set_defaults(run=gc)
 
 
 def gc(args: argparse.Namespace) -> int:
-    """Raises UserError outside a project, and while a run is under way."""
+    """Raises UserError outside a project, and during a run."""
     from tasks.results import garbage
     from tasks.runtime import dvc
 

@@ -1,4 +1,4 @@
-"""`espalier help [COMMAND]`: all commands by task, or what one takes."""
+"""`espalier help [COMMAND]`: all commands by task, or the arguments of one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
 
 
 def show(args: argparse.Namespace) -> int:
-    """Raises UserError where there is no such command."""
+    """Raises UserError for an unknown command."""
     from flows.cli import parser
 
     top, commands = parser()

@@ -12,7 +12,7 @@ from tasks.core.errors import UserError
 from tasks.core.paths import CODE
 
 TEMPLATE = CODE / "flows" / "template"
-# Names that git and DVC would act upon inside our own tree: DVC runs every dvc.yaml that it finds.
+# Names that git and DVC would act on inside our own source tree: DVC runs every dvc.yaml that it finds.
 RENAMED = {
     "graph.yaml": "dvc.yaml",
     "gitignore": ".gitignore",
@@ -31,7 +31,7 @@ def add(commands: Any) -> None:
 
 
 def init(args: argparse.Namespace) -> int:
-    """Raises UserError where DIR exists and is not empty, or lies inside a source tree of Espalier."""
+    """Raises UserError if DIR exists and is not empty, or is inside a source tree of Espalier."""
     root: Path = args.dir.resolve()
     make(root)
     print(
@@ -42,7 +42,7 @@ def init(args: argparse.Namespace) -> int:
 
 
 def make(root: Path) -> None:
-    """A project in a new folder. Raises UserError as `init` does."""
+    """Makes a project in a new folder. Raises UserError as `init` does."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise UserError(f"{root} exists and is not empty: name a new folder")
     if root.is_relative_to(CODE):
@@ -58,8 +58,8 @@ def make(root: Path) -> None:
 
 
 def _git(root: Path) -> None:
-    """A repository of its own with one commit: experiments are kept in git. Someone without a git identity gets a
-    placeholder for this commit alone."""
+    """Makes a git repository with one commit, because experiments are kept in git. A user without a git identity gets a
+    placeholder for this commit only."""
     known = subprocess.run(["git", "config", "user.email"], cwd=root, capture_output=True).returncode == 0
     who = [] if known else ["-c", "user.name=espalier", "-c", "user.email=espalier@localhost"]
     for command in (["init", "-q"], ["add", "-A"], [*who, "commit", "-q", "-m", "Start a project on Espalier"]):

@@ -1,4 +1,4 @@
-"""`espalier lineage MODEL`: which problems, cleaning decisions, code and data made a model."""
+"""`espalier lineage MODEL`: the problems, cleaning decisions, code and data behind a model."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def chosen(model: str) -> tuple[Any, str]:
 
 
 def said(origins: dict[str, Any]) -> Iterator[str]:
-    """The lineage in lines, the model first, its sources last."""
+    """The lineage as lines of text, the model first, its sources last."""
     m = origins["model"]
     yield f"The model of the stage {m['stage']} in {m['state']}: {m['is']}"
     commit = (m["commit"] or "none")[:10]

@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     )
     p.add_argument("--n", type=count, help="the first N of each split only")
     p.add_argument(
-        "--most", type=count, default=600, metavar="CALLS", help="calls of a searcher before it gives up (default 600)"
+        "--most", type=count, default=600, metavar="CALLS", help="calls after which a searcher gives up (default 600)"
     )
     p.add_argument(
         "--model", help="base, sft, prefer or rl of this project, a folder, or a Hub id: its share of right answers"

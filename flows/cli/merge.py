@@ -1,4 +1,4 @@
-"""`espalier merge METHOD OUT MODEL ... --base MODEL`: one model of several that were trained from the same one.
+"""`espalier merge METHOD OUT MODEL ... --base MODEL`: merge several models that were trained from the same one.
 docs/merging.md"""
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def add(commands: Any) -> None:
         metavar="MODEL",
         help="base, sft, prefer or rl of this project, a model folder, or a Hub id",
     )
-    p.add_argument("--base", required=True, metavar="MODEL", help="what all of them were trained from")
+    p.add_argument("--base", required=True, metavar="MODEL", help="the model from which all of them were trained")
     p.add_argument(
         "--knob", action="append", default=[], metavar="NAME=VALUE", help="of the method: density=0.5, weights=[1,2]"
     )
     p.add_argument("--texts", type=Path, metavar="FILE", help="a prompt per line, for methods that look at activations")
-    p.add_argument("--seed", type=int, default=0, help="of methods that draw")
+    p.add_argument("--seed", type=int, default=0, help="seed of methods that use random numbers")
     p.set_defaults(run=merge)
 
 
 def merge(args: argparse.Namespace) -> int:
-    """Raises UserError for a knob that is no NAME=VALUE."""
+    """Raises UserError for a knob that is not NAME=VALUE."""
     import yaml
 
     from tasks.export.merge import merge

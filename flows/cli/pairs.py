@@ -1,4 +1,4 @@
-"""`espalier pairs FILE`: pairs made of conversations or questions of your own, with a model behind an endpoint."""
+"""`espalier pairs FILE`: make pairs from conversations or questions of your own, with a model behind an endpoint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
     p.add_argument("--out", type=Path, help="folder to write into (default: FILE.pairs)")
     p.add_argument("--split", default="train", help="of a dataset that has several (default: train)")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--dry-run", action="store_true", help="say how many requests come first, and ask nothing")
+    p.add_argument("--dry-run", action="store_true", help="print the least number of requests, and send none")
     p.set_defaults(run=pairs)
 
 

@@ -1,4 +1,4 @@
-"""`espalier preview STAGE`: twenty rows of a stage with their proofs, before it is run at full size."""
+"""`espalier preview STAGE`: twenty rows of a stage with their proofs, before it runs at full size."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
 
 
 def preview(args: argparse.Namespace) -> int:
-    """Exit code 1 where a proof fails."""
+    """Returns exit code 1 if a proof fails."""
     from tasks.results import preview as task
 
     shown = task.preview(project(), args.stage, args.n)

@@ -1,4 +1,4 @@
-"""`espalier promote`: register the trained model, and make it the champion where it is better on the held-out set."""
+"""`espalier promote`: register the trained model, and make it the champion if it is better on the held-out set."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def add(commands: Any) -> None:
         "promote", help="register the model; move the alias `champion` to it where its interval says that it is better"
     )
     p.add_argument("--model", default="rl", help="stage whose model is promoted (default: rl)")
-    p.add_argument("--force", action="store_true", help="move the alias whatever the comparison says")
-    p.add_argument("--rollback", action="store_true", help="move the alias back to the version that it named before")
+    p.add_argument("--force", action="store_true", help="move the alias regardless of the comparison")
+    p.add_argument("--rollback", action="store_true", help="move the alias back to its previous version")
     p.add_argument(
         "--measure-champion",
         action="store_true",
-        help="play the present held-out questions with the champion, so that others can be compared",
+        help="play the current held-out questions with the champion, so that other models can be compared with it",
     )
     p.set_defaults(run=promote)
 

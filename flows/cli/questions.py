@@ -1,4 +1,4 @@
-"""`espalier questions`: grow questions from a knowledge base, and look at twenty of them at rising difficulty.
+"""`espalier questions`: grow questions from a knowledge base, and show twenty of them in order of difficulty.
 docs/questions.md"""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
     g.add_argument("--depths", type=_numbers, default=[2, 3], metavar="2,3", help="depths, equally many of each")
     g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
     g.add_argument(
-        "--closed-world", action="store_true", help="take every relation as completely listed (the card says so)"
+        "--closed-world", action="store_true", help="assume that every relation is complete (the card says so)"
     )
     g.add_argument(
         "--phrases",
@@ -52,7 +52,10 @@ def add(commands: Any) -> None:
         help="a schema.yaml: questions use the relations that it names and no others",
     )
     g.add_argument(
-        "--max-guess", type=float, default=0.1, help="share of the most frequent answer to what is asked (default 0.1)"
+        "--max-guess",
+        type=float,
+        default=0.1,
+        help="largest share of the most frequent answer among the answers of its kind (default 0.1)",
     )
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=count, default=1, help="processes; the result does not depend on it")
@@ -65,7 +68,7 @@ def add(commands: Any) -> None:
     r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     _endpoint.add(r)
     r.add_argument("--n", type=count, help="the first N questions (default: all)")
-    r.add_argument("--dry-run", action="store_true", help="say what it would use at most, and ask nothing")
+    r.add_argument("--dry-run", action="store_true", help="print an upper bound of the usage, and send no request")
     r.set_defaults(run=rewrite)
     s = kinds.add_parser("show", help="twenty questions from the easiest to the hardest, in the terminal or as a page")
     s.add_argument(
@@ -84,8 +87,8 @@ def add(commands: Any) -> None:
         help="what the questions were grown from (default: artifacts/kb)",
     )
     s.add_argument("--n", type=count, default=20, help="how many (default 20)")
-    s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown where FILE ends in .md")
-    s.add_argument("--seed", type=int, default=0, help="another seed, another twenty")
+    s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown if FILE ends in .md")
+    s.add_argument("--seed", type=int, default=0, help="seed of the sample")
     s.set_defaults(run=show)
 
 

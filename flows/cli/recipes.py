@@ -1,4 +1,4 @@
-"""`espalier recipes` and `espalier show RECIPE`: what is published, and what it means here, knob by knob."""
+"""`espalier recipes` and `espalier show RECIPE`: the published methods, and their settings here, knob by knob."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flows.cli._text import columns, dump
 def add(commands: Any) -> None:
     p = commands.add_parser("recipes", help="list the recipes")
     p.add_argument(
-        "--coverage", action="store_true", help="what they settle, and which pieces of the library none of them uses"
+        "--coverage", action="store_true", help="which choices the recipes cover, and which pieces no recipe uses"
     )
     p.add_argument("--json", action="store_true", help="print it as JSON")
     p.set_defaults(run=recipes)
@@ -22,7 +22,7 @@ def add(commands: Any) -> None:
     p.set_defaults(run=show)
 
 
-# Folder of flows/recipes (or of your own) -> what the list calls it, in the order in which it is shown.
+# Folder of flows/recipes (or of your own) -> its heading in the list, in the order of the list.
 SHELVES = {
     "core": "Core: what most people want",
     "recipes": "Your own",

@@ -1,5 +1,4 @@
-"""`espalier review FILE`: a person decides about pairs, in the terminal or on a page of this machine; decisions become
-anchors."""
+"""`espalier review FILE`: decide about pairs in the terminal or on a local page; decisions become anchors."""
 
 from __future__ import annotations
 
@@ -36,8 +35,8 @@ def add(commands: Any) -> None:
     )
     p.add_argument("--page", action="store_true", help="decide in the browser")
     p.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")
-    p.add_argument("--reviewer", default="", help="the name that is written beside each decision (default: the user's)")
-    p.add_argument("--summary", action="store_true", help="say what was decided so far, and stop")
+    p.add_argument("--reviewer", default="", help="name stored with each decision (default: the user's)")
+    p.add_argument("--summary", action="store_true", help="print the decisions so far, and stop")
     p.set_defaults(run=review)
 
 
@@ -67,7 +66,7 @@ def review(args: argparse.Namespace) -> int:
 
 
 def terminal(sitting: Any) -> None:
-    """1, 2, t, s, u or q, a line each; the end of the input ends it."""
+    """Reads 1, 2, t, s, u or q, one per line, until the end of the input."""
     while (shown := sitting.next()) is not None:
         print(f"\n--- {sitting.left} left " + "-" * 40)
         for m in shown.pair.prompt:

@@ -1,4 +1,4 @@
-"""`espalier run`: the whole pipeline, or what a change of recipe or settings would run."""
+"""`espalier run`: run the whole pipeline, or print what a change of recipe or settings would run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = (
     "majority",
     "calls",
     "tokens_per_right",
-)  # metrics of the table that ends a run, whatever follows their @
+)  # metrics in the final table of a run, by the part before @
 
 
 def add(commands: Any) -> None:
@@ -43,7 +43,7 @@ def add(commands: Any) -> None:
         metavar="FINDING",
         action="append",
         default=[],
-        help="train on an environment of other people with this finding of `espalier env audit`; it is recorded with the "
+        help="train on a third-party environment despite this finding of `espalier env audit`; it is recorded with the "
         "run; may be repeated",
     )
     p.add_argument(
@@ -51,8 +51,10 @@ def add(commands: Any) -> None:
         action="store_true",
         help="print what would run and which values differ from the last plan, and stop",
     )
-    p.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors")
-    p.add_argument("--json", action="store_true", help="print the summary of the run as JSON; all else goes to stderr")
+    p.add_argument("-q", "--quiet", action="store_true", help="print only errors")
+    p.add_argument(
+        "--json", action="store_true", help="print the summary of the run as JSON; everything else goes to stderr"
+    )
     p.add_argument(
         "--watch", action="store_true", help="run under Prefect: every stage and its steps can be watched in a browser"
     )
@@ -61,7 +63,7 @@ def add(commands: Any) -> None:
         type=count,
         default=1,
         metavar="N",
-        help="stages that do not read each other at a time, at most (default 1)",
+        help="most independent stages to run at a time (default 1)",
     )
     p.add_argument("--cores", type=count, default=0, metavar="N", help="cores that --jobs may use (default: all)")
     p.set_defaults(run=run)
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     changes |= sized
-    with blamed(changes):  # refuses with one sentence before anything starts
+    with blamed(changes):  # invalid settings raise UserError before anything starts
         plans = plan.plans(root, changed=lambda params: merged(params, changes))
     if not changes:
         dvc.warn_of_index(root)
@@ -113,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def _stdout_is_stderr() -> Iterator[None]:
-    """What DVC and the stages print goes to stderr, so that stdout holds the result alone."""
+    """Sends the output of DVC and the stages to stderr, so that stdout has only the result."""
     sys.stdout.flush()
     kept = os.dup(1)
     os.dup2(2, 1)
@@ -126,8 +128,8 @@ def _stdout_is_stderr() -> Iterator[None]:
 
 
 def _watch(root: Path, args: argparse.Namespace) -> int:
-    """The flow `pipeline` in this process. Without a server one is started, and ended with the run; what it knows is
-    kept."""
+    """Runs the flow `pipeline` in this process. If no server runs, one is started and ended with the run; its database
+    is kept."""
     from tasks.schedule import server
 
     print("looking for a Prefect server ...", file=sys.stderr, flush=True)
@@ -155,12 +157,12 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False, jobs: int 
     from tasks.runtime import termination as ending
     from tasks.tracking import spool
 
-    ending.on_sigterm("run")  # so that DVC, and with it the stage, is ended too
+    ending.on_sigterm("run")  # so that DVC and its stage are ended too
     key = f"run-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     begin = time.monotonic()
     env = {spool.EXECUTION: key}
-    # The user's own folders may lie outside the project, where DVC does not look: resolve anew, and let the plan files
-    # say what changed.
+    # The user's own folders may be outside the project, where DVC does not look. So resolve again; the plan files show
+    # what changed.
     if os.environ.get("ESPALIER_PATH") and not changes:
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
     spool.open_execution(root, key, process.look(os.getpid()))
@@ -198,8 +200,7 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False, jobs: int 
 def _side_by_side(
     root: Path, changes: dict[str, Any], env: dict[str, str], jobs: int, cores: int, say: Callable[[str], None]
 ) -> int:
-    """The run with independent stages at the same time. What changes is kept as an experiment, and params.yaml is put
-    back."""
+    """Runs independent stages concurrently. Changes are kept as an experiment, and params.yaml is restored."""
     from tasks.planning import plan
     from tasks.runtime import dvc
     from tasks.runtime import side_by_side as together
@@ -240,7 +241,7 @@ def _side_by_side(
 
 
 def _devices(plans: dict[str, Any]) -> int:
-    """How many devices the machine has, where a stage wants one; elsewhere nobody need know."""
+    """The number of devices of the machine, if a stage needs one; else 0."""
     if not any(str(p.get("params", {}).get("device", "")).startswith("cuda") for p in plans.values()):
         return 0
     import torch
@@ -249,7 +250,7 @@ def _devices(plans: dict[str, Any]) -> int:
 
 
 def _free(devices: set[str]) -> float:
-    """Bytes that are free where models are trained; 0 where that cannot be known."""
+    """Free bytes of the memory in which models are trained; 0 if unknown."""
     if not devices:
         import psutil
 
@@ -266,7 +267,7 @@ def _machine(plans: dict[str, Any]) -> list[str]:
     wanted = {str(p["params"]["device"]) for p in plans.values() if "device" in p.get("params", {})} - {"cpu"}
     out = []
     if wanted:
-        import torch  # takes a second, and only a run on a device has to know
+        import torch  # takes a second, and only a run on a device needs it
 
         if not torch.cuda.is_available():
             out.append(
@@ -334,7 +335,7 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
 
 
 def _of_size(plans: dict[str, Any], wanted: set[str]) -> dict[str, str]:
-    """Stage that trains a pretrained model and has not run here -> what it will take at most, in words."""
+    """Stage that trains a pretrained model and has not run here -> an upper bound of time and memory, in words."""
     from tasks.planning import estimate
 
     model = estimate.size(plans)
@@ -346,8 +347,7 @@ def _of_size(plans: dict[str, Any], wanted: set[str]) -> dict[str, str]:
 
 
 def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:
-    """Stage -> seconds that it will take: those of its last run here, times what its number of steps or rows has grown
-    by."""
+    """Stage -> predicted seconds: those of its last run here, scaled by the change in its number of steps or rows."""
     from tasks.runtime.stage import measured
 
     out = {}
@@ -381,7 +381,7 @@ def _clock(seconds: float) -> str:
 
 
 def _table(root: Path) -> None:
-    """The main numbers of each model, and where the others are."""
+    """The main numbers of each model, and where to find the others."""
     path = root / "reports" / "summary.json"
     if path.exists():
         from tasks.runtime.stage import REMEDY
@@ -414,13 +414,13 @@ def _table(root: Path) -> None:
     models = [f"artifacts/{s}/model" for s in ("rl", "prefer", "sft")]
     ways = ["reports/index.html (curves, episodes, what was dropped)"] * (root / "reports" / "index.html").exists()
     ways.append("espalier ui (MLflow)")
-    # a policy of actions has no tokenizer and no words
+    # a policy of actions has no tokenizer and writes no text
     ways += [f"espalier chat {m}" for m in models if (root / m / "tokenizer_config.json").exists()][:1]
     print("Look next:  " + "   ".join(ways))
 
 
 def _first(metrics: dict[str, Any]) -> Any:
-    """pass@1, or the first metric of a test set that has others."""
+    """pass@1, or the first metric of a test set without it."""
     return metrics.get("pass@1") or next(iter(metrics.values()), None)
 
 
@@ -434,7 +434,7 @@ def _aligned(rows: list[list[str]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    """A metric with its interval; a dash where it does not exist (tool calls per right answer of a model that is never
+    """A metric with its interval; a dash if it is undefined (tool calls per right answer of a model that is never
     right)."""
     if value is None or value["mean"] is None:
         return "-"

@@ -1,4 +1,4 @@
-"""`espalier schedule`, `deploy`, `status`, `stop`: the Prefect server, what it runs when, and what it ran.
+"""`espalier schedule`, `deploy`, `status`, `stop`: the Prefect server, its schedules, and its past runs.
 docs/schedules.md"""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def schedule(args: argparse.Namespace) -> int:
-    """Until Ctrl-C or SIGTERM, which also cancel the run under way."""
+    """Runs until Ctrl-C or SIGTERM, which also cancel the current run."""
     from tasks.runtime import dvc
     from tasks.schedule import deployments, server
 
@@ -46,7 +46,7 @@ def schedule(args: argparse.Namespace) -> int:
     dvc.committed(root)
     own = "PREFECT_API_URL" not in os.environ
     url, fresh = server.settle(root, args.port)
-    deployments.read(root)  # a faulty prefect.yaml is refused before anything starts
+    deployments.read(root)  # an invalid prefect.yaml is refused before anything starts
     if own and not fresh:
         raise UserError(f"{root} is served already at {url.removesuffix('/api')}: `espalier deploy` puts changes there")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -80,7 +80,7 @@ def deploy(args: argparse.Namespace) -> int:
 
 
 def worker(args: argparse.Namespace) -> int:
-    """Until Ctrl-C or SIGTERM, which also end the stage under way."""
+    """Runs until Ctrl-C or SIGTERM, which also end the current stage."""
     from tasks.core.errors import nearest
     from tasks.schedule import server
 
@@ -160,7 +160,7 @@ def _took(run: Any) -> str:
 
 
 def _stages(states: dict[str, str]) -> str:
-    """ "3 Completed, 10 Cached", and by name those that are neither."""
+    """For example "3 Completed, 10 Cached", followed by the names of all other stages."""
     counts = {s: sum(x == s for x in states.values()) for s in ("Completed", "Cached")}
     counted = [f"{n} {s}" for s, n in counts.items() if n]
     return ", ".join(counted + [f"{name} {s}" for name, s in states.items() if s not in counts])

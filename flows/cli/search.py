@@ -1,4 +1,4 @@
-"""`espalier search`: look something up in a knowledge base, serve it over HTTP on this machine, play a recording back.
+"""`espalier search`: search a knowledge base, serve it over HTTP on this machine, replay a recording.
 docs/search.md"""
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def serve(args: argparse.Namespace) -> int:
 
 
 def replay(args: argparse.Namespace) -> int:
-    """Exit code 1 where an answer is another."""
+    """Returns exit code 1 if an answer differs."""
     from tasks.core.errors import UserError
     from tasks.knowledge import bases, recording
 

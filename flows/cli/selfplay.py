@@ -1,4 +1,4 @@
-"""`espalier selfplay`: play the rounds of a recipe here and now, a line for each."""
+"""`espalier selfplay`: play the rounds of a recipe in this process, and print one line per round."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--model",
         metavar="FOLDER",
-        help="who solves: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)",
+        help="the solver: a trained model, e.g. artifacts/sft/model (default: the recipe's solver)",
     )
     p.add_argument(
-        "--proposer", metavar="FOLDER", help="who proposes: a trained model, e.g. artifacts/selfplay/proposer"
+        "--proposer", metavar="FOLDER", help="the proposer: a trained model, e.g. artifacts/selfplay/proposer"
     )
     p.add_argument(
         "--learn",
@@ -41,12 +41,12 @@ def add(commands: Any) -> None:
         metavar="RANK",
         type=count,
         default=0,
-        help="with --learn: solver and proposer are adapters of this rank on one base, and not two models",
+        help="with --learn: solver and proposer are adapters of this rank on one base instead of two models",
     )
     p.add_argument(
         "--out",
         metavar="DIR",
-        help="where ledger and plot go (default: .espalier/selfplay/RECIPE); a run is gone on with there",
+        help="folder of ledger and plot (default: .espalier/selfplay/RECIPE); a run in it is resumed",
     )
     p.set_defaults(run=selfplay)
 

@@ -19,9 +19,9 @@ def add(commands: Any) -> None:
         "model", nargs="?", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id"
     )
     p.add_argument("--port", type=int, default=8000, help="default: 8000")
-    p.add_argument("--name", default="", help="by which it is asked for (default: MODEL)")
-    p.add_argument("--engine", default="torch", metavar="torch|vllm", help="what samples (default: torch)")
-    p.add_argument("--device", default="", help="cpu, cuda or cuda:0 (default: a GPU where there is one)")
+    p.add_argument("--name", default="", help="name of the model in requests (default: MODEL)")
+    p.add_argument("--engine", default="torch", metavar="torch|vllm", help="engine that samples (default: torch)")
+    p.add_argument("--device", default="", help="cpu, cuda or cuda:0 (default: a GPU if there is one)")
     p.add_argument(
         "--training", action="store_true", help="answer as a training API (forward_backward, optim_step, sample)"
     )
@@ -29,7 +29,7 @@ def add(commands: Any) -> None:
 
 
 def serve(args: argparse.Namespace) -> int:
-    """Until Ctrl-C or SIGTERM."""
+    """Serves until Ctrl-C or SIGTERM."""
     if not args.model:
         raise UserError(
             "name the model: `espalier serve MODEL` is an endpoint now; the schedules of prefect.yaml are started by `espalier schedule`"

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     p = commands.add_parser("submit", help="run the graph, or a stage, on Slurm, Kubernetes, Ray or SkyPilot")
     p.add_argument("to", metavar="SYSTEM", help="slurm, kubernetes, ray or skypilot")
     p.add_argument(
-        "--stage", default="", metavar="STAGE", help="one stage (default: what has changed of the whole graph)"
+        "--stage", default="", metavar="STAGE", help="one stage (default: all stages of the graph that have changed)"
     )
     p.add_argument("--recipe", metavar="NAME", help="as of `espalier run`")
     p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="as of `espalier run`")
@@ -27,11 +27,11 @@ def add(commands: Any) -> None:
         "--gpus",
         default="0",
         metavar="N",
-        help="devices of each machine, and which where that has to be said: 8, 8xH200",
+        help="devices of each machine, with their kind if the system needs it: 8, 8xH200",
     )
     p.add_argument("--cpus", type=count, default=8, metavar="N", help="cores of each machine (default 8)")
     p.add_argument("--memory", type=count, default=64, metavar="GIB", help="memory of each machine (default 64)")
-    p.add_argument("--hours", type=float, default=24.0, metavar="H", help="after which it is ended (default 24)")
+    p.add_argument("--hours", type=float, default=24.0, metavar="H", help="time limit in hours (default 24)")
     p.add_argument(
         "--where", default="", metavar="NAME", help="partition of Slurm, volume claim of Kubernetes, cloud of SkyPilot"
     )
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
         "--image", default="", metavar="IMAGE", help="container of Kubernetes, in which Espalier is installed"
     )
     p.add_argument("--address", default="", metavar="URL", help="dashboard of Ray, e.g. http://127.0.0.1:8265")
-    p.add_argument("--name", default="", metavar="NAME", help="what it is called there (default: espalier-STAGE)")
+    p.add_argument("--name", default="", metavar="NAME", help="name of the job (default: espalier-STAGE)")
     p.add_argument("--dry-run", action="store_true", help="print the file and send nothing")
     p.set_defaults(run=submit)
 

@@ -1,4 +1,5 @@
-"""`espalier sweep`: the graph for every value of a grid, several at a time, and one page with intervals. docs/scaling.md"""
+"""`espalier sweep`: run the graph for every value of a grid, several at a time, and write one page with intervals.
+docs/scaling.md"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="a value that holds for all of them"
     )
-    p.add_argument("--dry-run", action="store_true", help="list the values and which are there, and stop")
+    p.add_argument("--dry-run", action="store_true", help="list the values and which of them have run, and stop")
     p.add_argument("--json", action="store_true", help="print the numbers as JSON")
     p.set_defaults(run=sweep)
 
@@ -46,7 +47,7 @@ def sweep(args: argparse.Namespace) -> int:
     name, points = task.grid(args.grid, commit, base, frozenset(PARAMS))
     seen: set[tuple[str, str]] = set()
     plans: dict[str, Any] = {}
-    for p in points:  # each value once, and of the seed the first
+    for p in points:  # each value once, with the first seed
         new = {k for k in p.changes if (k, repr(p.changes[k])) not in seen and (k != "seed" or p is points[0])}
         if new or not seen:
             with blamed(p.changes):
@@ -80,7 +81,8 @@ def sweep(args: argparse.Namespace) -> int:
 
 
 def _devices(plans: dict[str, Any], workers: int) -> int:
-    """How many devices the workers share out, 0 where models are on the CPU. Raises UserError for too few."""
+    """The number of devices that the workers share; 0 if models are on the CPU. Raises UserError if there are too
+    few."""
     wanted = {str(p["params"]["device"]) for p in plans.values() if "device" in p.get("params", {})} - {"cpu"}
     if not wanted:
         threads = max((p.get("threads", 1) for p in plans.values()), default=1)

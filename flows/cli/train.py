@@ -1,4 +1,5 @@
-"""`espalier train --data FILE`: the common case in one command: rows of your own, a method, a model, a report."""
+"""`espalier train --data FILE`: the common case in one command: from rows of your own and a method to a model and a
+report."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def add(commands: Any) -> None:
 
 
 def train(args: argparse.Namespace) -> int:
-    """Raises UserError for a file that no method can learn from, and a method that learns from other rows."""
+    """Raises UserError for a file that no method can learn from, and for a method that needs other rows."""
     from contextlib import chdir
 
     from flows.cli import init, parser, run
@@ -76,10 +77,10 @@ def train(args: argparse.Namespace) -> int:
     _write(root, params, STAGES[kind], kind, bool(args.model))
     with chdir(root):
         try:
-            with blamed(changes):  # refuses with one sentence before anything starts
+            with blamed(changes):  # invalid settings raise UserError before anything starts
                 plan.plans(root)
         except UserError:
-            if created:  # the same command, put right, finds the place free
+            if created:  # so that the corrected command finds the folder free
                 shutil.rmtree(root)
             raise
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)
@@ -92,7 +93,7 @@ def train(args: argparse.Namespace) -> int:
 
 
 def _fresh(root: Path) -> bool | None:
-    """Whether a folder is a project as `espalier init` made it; None where it is no project."""
+    """Whether a folder is an unchanged project of `espalier init`; None if it is not a project."""
     from flows.cli.init import TEMPLATE
 
     if not (root / "dvc.yaml").exists():
@@ -102,7 +103,7 @@ def _fresh(root: Path) -> bool | None:
 
 
 def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
-    """(stage that learns, method): as named, or by the columns of the rows."""
+    """(stage that learns, method): as named, or guessed from the columns of the rows."""
     from tasks.rows.guess import fault_of, fits_of
     from tasks.planning.resolve import recipe_layers
 
@@ -131,7 +132,7 @@ def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
 
 
 def _model(model: str) -> str:
-    """A folder by its whole path, for the project lies elsewhere. Raises UserError for one that is not there."""
+    """The model's absolute path, because the project is in another folder. Raises UserError if it does not exist."""
     if model and Path(model).exists():
         return str(Path(model).resolve())
     if model and (model.startswith((".", "/", "~")) or model.count("/") > 1):
@@ -153,7 +154,8 @@ def _brought(data: str, root: Path) -> str:
 
 
 def _settings(kind: str, method: str, where: str, model: str, n: int, given: bool) -> dict[str, Any]:
-    """params.yaml. Steps by the number of rows; rates for a model that knows a language, or for a small new one."""
+    """The content of params.yaml: steps by the number of rows, learning rates for a pretrained model or for a small new
+    one."""
 
     def steps(epochs: float, least: int, rows: int = 16) -> int:
         return max(least, math.ceil(epochs * 0.75 * n / rows))
@@ -177,9 +179,9 @@ def _settings(kind: str, method: str, where: str, model: str, n: int, given: boo
         sft = {"base_steps": 150, "base_lists_steps": 30, "steps": steps(12, 150)}
         prefer, rl = {"steps": steps(8, 60)}, {"steps": 60}
         turns = {}
-        if kind == "prefer":  # a small new model first learns to answer, from the chosen answers
+        if kind == "prefer":  # a small new model is first fine-tuned on the chosen answers
             doors["demonstrations"] = {"files": [where]}
-        if kind == "rl":  # and from the answers of the problems
+        if kind == "rl":  # and on the answers of the problems
             doors["demonstrations"] = {"n": 0, "n_valid": 0, "n_family": 1000}
     first = "base" if given or kind == "sft" else "sft"
     models = ["base"] + (["sft"] if first == "sft" else []) + [kind]
@@ -203,7 +205,7 @@ def _device() -> str:
 
 
 def _write(root: Path, params: Mapping[str, Any], stages: tuple[str, ...], kind: str, given: bool) -> None:
-    """params.yaml, and dvc.yaml with the stages that the method needs."""
+    """Writes params.yaml, and dvc.yaml with the stages that the method needs."""
     import yaml
 
     from flows.cli.init import TEMPLATE
@@ -223,7 +225,7 @@ def _write(root: Path, params: Mapping[str, Any], stages: tuple[str, ...], kind:
     }
     graph["artifacts"] = {k: v for k, v in graph.get("artifacts", {}).items() if there(v["path"])}
     graph["plots"] = [p for p in graph.get("plots", []) if there(next(iter(p)))]
-    # what a project lacks may be taken from the template again: flows/template/graph.yaml has the whole graph
+    # removed stages can be copied back from flows/template/graph.yaml, which has the whole graph
     (root / "dvc.yaml").write_text(
         "# The stages that this method needs; `espalier init` makes a project with all of them.\n"
         + yaml.safe_dump(graph, sort_keys=False, width=120),

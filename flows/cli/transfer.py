@@ -1,4 +1,4 @@
-"""`espalier transfer BASE A B ...`: the matrix of what training on each thing does for all."""
+"""`espalier transfer BASE A B ...`: the matrix of how training on each domain changes all domains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`espalier sync` and `espalier ui`: ship what waits to MLflow, and look at it."""
+"""`espalier sync` and `espalier ui`: ship waiting events to MLflow, and open its pages."""
 
 from __future__ import annotations
 

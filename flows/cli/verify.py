@@ -1,4 +1,4 @@
-"""`espalier verify FILE`: prove published questions again, from the file and the knowledge base alone; or check others'
+"""`espalier verify FILE`: prove published questions again, from the file and the knowledge base alone; or check foreign
 questions."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """0 where every question is proved (or clean), 1 where one is not."""
+    """Returns 0 if every question is proved (or clean), else 1."""
     from tasks.core.errors import UserError
     from tasks.problems import grow
     from tasks.problems import verify as play

@@ -1,1 +1,1 @@
-"""One run of one stage: its work folder, progress, the training loop, processes, how it ends, DVC and Prefect."""
+"""Runs a stage: its work folder, progress, the training loop, processes, how it ends, DVC and Prefect."""

@@ -1,8 +1,8 @@
-"""The only file that runs DVC: always as a process of its own, on the interpreter that runs us, so that stages find our
+"""The only file that runs DVC. DVC always runs as a separate process, on our own interpreter, so that stages find our
 packages.
 
-What writes is run through tasks/runtime/process.py, which ends DVC with us: by itself it would go on, and write into a
-checkout that somebody else has taken over.
+Commands that write run through tasks/runtime/process.py, which ends DVC when this process ends: otherwise DVC would
+continue, and write into a checkout that another run has taken over.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ KEPT = "params.before.json"
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Ours, with the folder of our interpreter first in PATH: stages are written `python -P -m flows.<stage>` in
-    dvc.yaml."""
+    """Our environment variables, with the folder of our interpreter first in PATH: stages are written `python -P -m
+    flows.<stage>` in dvc.yaml."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", **(extra or {})}
 
 
 def configured(root: Path) -> Mapping[str, Any]:
     """DVC's settings of the project by section, those of `.dvc/config.local` over those of `.dvc/config`. Raises
-    UserError where they cannot be read: DVC itself ends in an error of a library."""
+    UserError if they cannot be read: DVC itself would end with the error of a library."""
     from configobj import ConfigObj, ConfigObjError
 
     settings = ConfigObj()
@@ -62,7 +62,7 @@ def configured(root: Path) -> Mapping[str, Any]:
 
 def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage
-    then ends itself. Raises UserError where its settings cannot be read."""
+    then ends itself. Raises UserError if its settings cannot be read."""
     configured(root)
     child = subprocess.Popen(process.ending_with_us("dvc", *args), cwd=root, env=environment(extra))
     try:
@@ -74,8 +74,8 @@ def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None)
 
 
 def ask(args: Sequence[str], root: Path) -> Any:
-    """The JSON that `dvc <args> --json` prints. Raises UserError where a run holds DVC's locks, else with DVC's own
-    last words."""
+    """The JSON that `dvc <args> --json` prints. Raises UserError if a run holds DVC's locks, and with DVC's own last
+    message if it fails."""
     configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", *args, "--json"],
@@ -98,7 +98,7 @@ def reproduce(root: Path, extra: Mapping[str, str] | None = None) -> int:
 
 
 def _quietly() -> list[str]:
-    """What keeps DVC from saying more than errors, where nobody wants to hear more (ESPALIER_QUIET)."""
+    """Options that make DVC print only errors, if ESPALIER_QUIET is set."""
     return ["-q"] if os.environ.get("ESPALIER_QUIET") else []
 
 
@@ -111,9 +111,9 @@ def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str
 
 
 def damaged_index(root: Path) -> str:
-    """What is wrong with git's index of the project and how to have another, as a sentence; "" where nothing is.
+    """A sentence on what is wrong with git's index of the project and how to rebuild it; "" if nothing is.
 
-    git itself reads a changed index without a word, and DVC's experiments end in an error of a library.
+    git itself reads a damaged index silently, and DVC's experiments end with the error of a library.
     """
     done = subprocess.run(["git", "rev-parse", "--git-path", "index"], cwd=root, capture_output=True, text=True)
     path = root / done.stdout.strip()
@@ -131,13 +131,13 @@ def damaged_index(root: Path) -> str:
 
 
 def warn_of_index(root: Path) -> None:
-    """Say on stderr what is wrong with git's index, where anything is."""
+    """Warns on stderr if git's index is damaged."""
     if wrong := damaged_index(root):
         print(f"warning: {wrong}", file=sys.stderr)
 
 
 def versioned(root: Path) -> None:
-    """Raises UserError where DVC would refuse a folder because no git repository holds it."""
+    """Raises UserError if DVC would refuse the folder because it is not in a git repository."""
     alone = str(configured(root).get("core", {}).get("no_scm", "")).lower() == "true"
     if not alone and subprocess.run(["git", "rev-parse", "--git-dir"], cwd=root, capture_output=True).returncode:
         raise UserError(
@@ -146,7 +146,7 @@ def versioned(root: Path) -> None:
 
 
 def committed(root: Path) -> None:
-    """Raises UserError where git has no commit that an experiment could hang on, and where its index is damaged."""
+    """Raises UserError if git has no commit that an experiment could start from, and if its index is damaged."""
     if wrong := damaged_index(root):
         raise UserError(wrong)
     if subprocess.run(["git", "rev-parse", "--verify", "-q", "HEAD"], cwd=root, capture_output=True).returncode:
@@ -167,9 +167,10 @@ def _grammar(overrides: Mapping[str, Any], root: Path) -> list[str]:
 
 @contextmanager
 def overridden(overrides: Mapping[str, Any], root: Path) -> Iterator[None]:
-    """params.yaml with the overrides written into it as `dvc exp run -S` would, and as it was before when this ends.
+    """Writes the overrides into params.yaml as `dvc exp run -S` would, and restores the file at the end.
 
-    Where the process is killed in between, `alone` puts it back the next time. What a user has changed meanwhile stays.
+    If the process is killed in between, `alone` restores it the next time. Changes that a user has made meanwhile are
+    kept.
     """
     if not overrides:
         yield
@@ -205,7 +206,7 @@ def _put_back(root: Path) -> None:
 
 
 def order(root: Path) -> dict[str, set[str]]:
-    """Stage -> the stages whose outputs it reads, each after those that it reads."""
+    """Stage -> the stages whose outputs it reads, in the order of their dependencies."""
     stages = graph(root)
     outs = {name: [o if isinstance(o, str) else next(iter(o)) for o in s.get("outs", [])] for name, s in stages.items()}
     above = {
@@ -222,7 +223,7 @@ def order(root: Path) -> dict[str, set[str]]:
 
 
 class Busy(StageError):
-    """Another DVC holds the lock that a stage needs."""
+    """Another DVC process holds the lock that a stage needs."""
 
 
 def stage(
@@ -271,8 +272,8 @@ def stage(
 
 
 def save(name: str, message: str, root: Path) -> None:
-    """`dvc exp save`: what lies in the checkout becomes an experiment of this name in git; the branch stays as it
-    is."""
+    """`dvc exp save`: the state of the checkout becomes an experiment of this name in git; the branch does not
+    change."""
     configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", "exp", "save", "-q", "-f", "-n", name, "-m", message, "-I", "dvc.lock"],
@@ -347,7 +348,7 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
     """Hold `.espalier/lock`: two pipelines in one checkout would move each other's outputs. A dead process holds no
     lock.
 
-    Where another run holds it: raises UserError, or, with `queue`, calls that once and waits.
+    If another run holds it, raises UserError, or, with `queue`, calls `queue` once and waits.
     """
     (root / ".espalier").mkdir(exist_ok=True)
     path = root / ".espalier" / "lock"
@@ -367,15 +368,15 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
 
 
 def _mend(root: Path) -> None:
-    """A dvc that was killed while it wrote its file of locks leaves half of one, and every later dvc refuses to read
-    it; nor does it start where a file that it only locks cannot be opened."""
+    """Repairs DVC's lock files. A DVC that was killed while it wrote its file of locks leaves half of it, which every
+    later DVC refuses to read; nor does DVC start if a file that it only locks cannot be opened."""
     for name in ("rwlock", "rwlock.lock", "lock"):
         _put_aside(root / ".dvc" / "tmp" / name, "DVC makes it anew")
     _forget_dead(root / ".dvc" / "tmp" / "rwlock")
 
 
 def _forget_dead(path: Path) -> None:
-    """Drop the file of locks where all that hold one are dead: DVC would, with a warning for each stage."""
+    """Removes the file of locks if all holders are dead: DVC would do it too, with a warning for each stage."""
     if not _holders(path):
         return
     with path.with_name("rwlock.lock").open("a") as lock, suppress(BlockingIOError):
@@ -404,7 +405,7 @@ def _alive(pid: int) -> bool:
 
 
 def _put_aside(path: Path, else_: str) -> None:
-    """Rename a file of locks that cannot be opened, or holds what it should not."""
+    """Renames a file of locks that cannot be opened, or has invalid content."""
     try:
         with path.open("r+b") as f:
             held = json.load(f) if path.name == "rwlock" else {}
@@ -426,7 +427,7 @@ def _locked(file: Any) -> bool:
 
 
 def unnamed(root: Path) -> list[Path]:
-    """Objects of the cache that neither the working directory nor a commit nor an experiment names."""
+    """Objects of the cache that neither the working directory, a commit nor an experiment names."""
     configured(root)
     done = subprocess.run(
         [sys.executable, "-P", "-m", "dvc", *_gc(root), "--dry"],
@@ -445,7 +446,7 @@ def unnamed(root: Path) -> list[Path]:
 
 
 def collect(root: Path) -> None:
-    """Remove them. Raises UserError where DVC refuses."""
+    """Removes the unnamed objects. Raises UserError if DVC refuses."""
     if code := run([*_gc(root), "-q"], root):
         raise UserError(f"`dvc gc` ended with code {code}; the lines above say why")
 

@@ -1,4 +1,4 @@
-"""The models of a project by name, and where they lie."""
+"""The models of a project by name, and their folders."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MODELS = {
 
 
 def model_path(root: Path, model: str) -> Path | str:
-    """The folder of a model of this project, a folder that was named, or a Hub id as it is. Raises UserError for a
-    model that was not trained yet, and for a name that is none of these."""
+    """The folder of a model of this project, a folder given by path, or an unchanged Hub id. Raises UserError for a
+    model that is not trained yet, and for a name that is none of these."""
     if model in MODELS:
         stage, folder = MODELS[model]
         path = root / "artifacts" / stage / folder

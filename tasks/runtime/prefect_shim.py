@@ -1,5 +1,6 @@
-"""`flow` and `task` of stages: the functions as they are, unless the environment says that the flow `pipeline` is the
-parent; then Prefect's, so that steps can be watched. A lost server is a warning and the stage goes on."""
+"""`flow` and `task` of stages. They return the functions unchanged, unless the environment says that the flow
+`pipeline` is the parent; then they are Prefect's, so that steps can be watched. If the server is lost, a warning is
+printed and the stage continues."""
 
 from __future__ import annotations
 
@@ -15,13 +16,11 @@ PARENT = "ESPALIER_PREFECT"  # set to 1 by flows/pipeline.py for the stages it s
 ABOVE = "ESPALIER_TASK_RUN"  # the task run of `pipeline` below which a stage's flow run is shown
 
 
-_lost: list[
-    str
-] = []  # why Prefect was given up in this process: it is asked no more, so a dead server costs its time-out once
+_lost: list[str] = []  # why this process stopped using Prefect: a dead server costs its time-out only once
 
 
 def flow(function: Callable[..., Any] | None = None, /, **options: Any) -> Callable[..., Any]:
-    """Decorate the flow of a stage, as `@flow` or `@flow(name=...)`."""
+    """Decorates the flow of a stage, as `@flow` or `@flow(name=...)`."""
     return _watched("flow", function, options)
 
 
@@ -76,7 +75,7 @@ def _watched(kind: str, function: Callable[..., Any] | None, options: dict[str, 
 
 
 def _below(flow: Any, above: str) -> None:
-    """Run a Prefect flow as the child of a task run of another process."""
+    """Runs a Prefect flow as the child of a task run of another process."""
     from uuid import UUID
 
     from prefect.client.orchestration import get_client

@@ -1,4 +1,5 @@
-"""Processes: who started this one, ending it when that one is gone, and running others so that none is left.
+"""Processes: finds the one that started this process, ends this process when that one is gone, and runs others so that
+none is left behind.
 
 DVC starts a stage through a shell and, when it is killed, leaves the stage running: it would write its outputs into a
 checkout that has moved on. So a stage watches the process that started it, once a second by process id.
@@ -40,7 +41,7 @@ class Process(NamedTuple):
 
 
 def look(pid: int) -> Process | None:
-    """The process `pid`, or None where there is none (a zombie is none)."""
+    """The process `pid`, or None if it does not exist or is a zombie."""
     try:
         seen = psutil.Process(pid)
         with seen.oneshot():
@@ -58,8 +59,8 @@ def _identity(process: psutil.Process) -> str:
 
 
 def starters() -> list[Process]:
-    """The processes whose end ends this one: the parent, and above a shell the process that runs it. The last is the
-    one that gives orders."""
+    """The processes whose end ends this one: the parent and, if that is a shell, the process that runs the shell. The
+    last is the one in control."""
     chain: list[Process] = []
     seen = look(os.getppid())
     while seen is not None and seen.pid > 1:
@@ -71,14 +72,14 @@ def starters() -> list[Process]:
 
 
 def alive(pid: int, started: str) -> bool:
-    """Whether the process that had this id when it was noted is still there, and not a later one with its id."""
+    """Whether the noted process is still running, and not a later one with the same id."""
     now = look(pid)
     return now is not None and now.started == started
 
 
 def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> None:
-    """Start a thread that ends this process (SIGTERM, then SIGKILL after GRACE seconds) once a process of `chain` is
-    gone; with `group`, its whole process group with it."""
+    """Starts a thread that ends this process (SIGTERM, then SIGKILL after GRACE seconds) once a process of `chain` is
+    gone; with `group`, it ends the whole process group."""
     target = 0 if group else os.getpid()  # 0: every process of our own group
 
     def watch() -> None:
@@ -93,8 +94,8 @@ def end_with(chain: list[Process], every: float = 1.0, group: bool = False) -> N
 
 
 def end_with_starters() -> None:
-    """What a stage calls first: it ends when those who started it are gone, and at once where DVC was gone before it
-    could look.
+    """A stage calls this first: it then ends when the processes that started it are gone, and at once if DVC was gone
+    before it could look.
 
     A DVC that we started left its name in the environment. One that a user started did not: there a stage is alone
     that has no more than a shell above it, unless process 1, which takes over whom nobody waits for, may be DVC.
@@ -117,19 +118,19 @@ def end_with_starters() -> None:
 
 
 def ending_with_us(module: str, *args: str) -> list[str]:
-    """The command `python -m module args` that ends when this process is gone, whenever that is."""
+    """The command `python -m module args`, which ends as soon as this process is gone."""
     return [sys.executable, "-P", "-m", "tasks.runtime.process", _name(), module, *args]
 
 
 def _name() -> str:
-    """This process, as another may look for it: "pid/started"."""
+    """The name by which another process can find this one: "pid/started"."""
     us = look(os.getpid())
     assert us is not None
     return f"{us.pid}/{us.started}"
 
 
 def _named(name: str) -> Process | None:
-    """The process of that name, None where it is gone."""
+    """The process of that name, None if it is gone."""
     pid, _, started = name.partition("/")
     process = look(int(pid))
     return process if process and process.started == started else None
@@ -144,7 +145,7 @@ def run_group(
     seconds: float | None = None,
     stopped: Callable[[], bool] | None = None,
 ) -> int:
-    """Run a command in a process group of its own, give every line that it prints to `each`, and return its exit code.
+    """Runs a command in its own process group, passes every printed line to `each`, and returns the exit code.
 
     However this ends (the end of the command, an exception out of `each`, a signal that raises here), no process of the
     group is left. Raises TimeoutError when `seconds` are over, and InterruptedError once `stopped` says so.
@@ -191,7 +192,7 @@ def _read(child: subprocess.Popen[bytes], lines: queue.SimpleQueue[str | None]) 
 
 
 def end_group(group: int, grace: float = GRACE) -> None:
-    """End every process of a group: SIGTERM, and SIGKILL for what is still there `grace` seconds later."""
+    """Ends every process of a group: SIGTERM, then SIGKILL for those still running `grace` seconds later."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGTERM)
         until = time.monotonic() + grace
@@ -201,7 +202,7 @@ def end_group(group: int, grace: float = GRACE) -> None:
 
 
 def _members(group: int) -> bool:
-    """Whether a process of the group lives (zombies do not)."""
+    """Whether a process of the group is alive (zombies are not)."""
     for pid in psutil.pids():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if os.getpgid(pid) == group and look(pid) is not None:

@@ -1,4 +1,4 @@
-"""Progress on stderr: rich's bar on a terminal, one plain line every few seconds elsewhere (a log, CI); nothing where
+"""Progress on stderr: rich's bar on a terminal, one plain line every few seconds elsewhere (a log, CI); nothing if
 ESPALIER_QUIET is set."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Progress(Generic[T]):
         return x
 
     def close(self) -> None:
-        if self.bar or self.drawn != self.begin:  # what was over before its first line stays silent in a log
+        if self.bar or self.drawn != self.begin:  # work that ends before its first line is not logged
             self._draw()
         if self.bar:
             self.bar.stop()

@@ -1,8 +1,8 @@
-"""A stage in several processes: who this one is, and the process that starts the others and ends them.
+"""A stage in several processes: the rank of this process, and the launcher that starts and ends the others.
 
 `python -m flows.sft` with `sft.learners: 2` starts itself twice and waits. The processes find each other by a file of
-this launch; the first (rank 0) is the stage, which holds the lock, writes, and speaks; the others compute. Where one
-ends badly, all end, and one sentence says which. Under `torchrun` the processes are torchrun's, told apart by the same
+this launch; the first (rank 0) is the stage, which holds the lock, writes, and prints; the others compute. If one
+fails, all end, and one sentence says which. Under `torchrun` the processes are torchrun's, told apart by the same
 variables RANK and WORLD_SIZE.
 """
 
@@ -41,7 +41,7 @@ class Rank(NamedTuple):
 
 
 def here() -> Rank:
-    """Which of the processes this one is; 0 of 1 where it is alone."""
+    """The rank of this process; 0 of 1 if it is alone."""
     rank, size, local = (int(os.environ.get(k, d)) for k, d in (("RANK", 0), ("WORLD_SIZE", 1), ("LOCAL_RANK", 0)))
     return Rank(rank, size, local)
 
@@ -52,7 +52,7 @@ def started() -> bool:
 
 
 def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
-    """Run a stage in `size` processes and return its exit code. None of them is left, however this ends."""
+    """Runs a stage in `size` processes and returns its exit code. No process is left, however this ends."""
     safe = ["-P"] if sys.flags.safe_path else []
     command = [sys.executable, *safe, "-m", f"flows.{stage}"]
     with tempfile.TemporaryDirectory(prefix="espalier-") as folder:
@@ -80,7 +80,7 @@ def _env(env: Mapping[str, str], rank: int, size: int, meet: str) -> dict[str, s
 
 
 def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path]) -> int:
-    """Until the first has ended well, or any has not; then the exit code."""
+    """Waits until the first has succeeded, or any has failed; returns the exit code."""
     while True:
         codes = [c.poll() for c in children]
         if codes[0] == 0:
@@ -88,7 +88,7 @@ def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequenc
         if any(codes):
             break
         time.sleep(0.1)
-    # the one that failed may be seen after those that it left alone, and the first may be about to say the same
+    # the failed process may be noticed after those that lost it, and the first may be about to report the same
     until = time.monotonic() + GRACE
     while time.monotonic() < until and (codes[0] is None or not _at_fault(codes) and None in codes):
         time.sleep(0.1)
@@ -97,12 +97,13 @@ def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequenc
 
 
 def _at_fault(codes: Sequence[int | None]) -> list[int]:
-    """The ranks that ended badly, and not because another was gone."""
+    """The ranks that failed by themselves, not because another was gone."""
     return [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
 
 
 def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path]) -> int:
-    """Say which process failed, where it has not said so itself; its exit code, or TRANSIENT where it was ended."""
+    """Reports which process failed, unless it has done so itself; returns its exit code, or TRANSIENT if it was
+    killed."""
     at_fault = _at_fault(codes)
     if not at_fault:
         print(f"error: {stage}: its processes lost each other; {KEPT}", file=sys.stderr, flush=True)
@@ -124,7 +125,8 @@ def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path]) -> int
 
 
 def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End what is left: the first may finish what it writes; one that waits for another hears no signal but SIGKILL."""
+    """Ends the remaining processes: the first may finish writing; a process that waits for another reacts only to
+    SIGKILL."""
     for child in children[1:]:
         child.kill()
     for child in children[:1]:

@@ -1,8 +1,7 @@
-"""Stages of one run at the same time: each begins once those that it reads are done, within a budget of cores and
-devices.
+"""Runs stages concurrently: each begins once the stages that it reads are done, within a budget of cores and devices.
 
-Every stage is a `dvc repro -s` of its own. DVC's locks let two of them work at once, and keep their changes of dvc.lock
-apart; one that finds the lock of the other held asks again.
+Every stage is a `dvc repro -s` of its own. DVC's locks let two of them work at once, and serialise their changes of
+dvc.lock; a stage that finds the lock held tries again.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from tasks.runtime import dvc
 
-AGAIN, PATIENCE = 0.5, 600.0  # seconds between two tries where DVC's lock is held, and of all of them
+AGAIN, PATIENCE = 0.5, 600.0  # seconds between two tries while DVC's lock is held, and in total
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a stage takes while it runs: cores, and devices of its own."""
+    """What a running stage takes: cores and devices."""
 
     cores: int = 1
     devices: int = 0
@@ -29,7 +28,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Budget:
-    """How many stages, cores and devices at a time. A stage that takes more than all cores runs with no other."""
+    """How many stages, cores and devices may be in use at a time. A stage that needs more than all cores runs alone."""
 
     jobs: int
     cores: int
@@ -93,7 +92,7 @@ def walk(
 def patient(
     name: str, root: Path, env: Mapping[str, str], each: Callable[[str], None], stopped: Callable[[], bool]
 ) -> str:
-    """`dvc.stage`, asked again while another stage's DVC holds the lock."""
+    """`dvc.stage`, repeated while another stage's DVC holds the lock."""
     until = time.monotonic() + PATIENCE
     while True:
         try:

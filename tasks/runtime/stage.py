@@ -1,4 +1,4 @@
-"""One run of one stage: its parameters, its inputs, the folder it writes into, and what becomes of that folder.
+"""One run of one stage: its parameters, its inputs, and the life of the folder it writes into.
 
 Work under way lives in `.espalier/work/<stage>/<identity>/`, where identity = hash of the stage's plan file and of
 its inputs (the dependencies that dvc.yaml lists). DVC empties a stage's outputs before it runs the command, so
@@ -37,7 +37,8 @@ REMEDY = "`espalier gc --damaged` removes what is damaged, `espalier run` makes 
 
 @contextmanager
 def only(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
-    """Hold the lock `path`, a file that names the process. Raises UserError(busy(process)) where another holds it."""
+    """Holds the lock `path`, a file that names the process. Raises UserError(busy(process)) if another process holds
+    it."""
     with path.open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,9 +72,10 @@ def graph(root: Path) -> dict[str, Any]:
 
 
 def load(name: str, root: Path | str = ".") -> dict[str, Any]:
-    """The plan of a stage: artifacts/plan/<name>.json. Raises UserError where the stage `plan` has not written it."""
+    """The plan of a stage: artifacts/plan/<name>.json. Raises UserError if the stage `plan` has not written it."""
     path = Path(root) / "artifacts" / "plan" / f"{name}.json"
-    then = "`espalier run`" if name == "_run" else f"`dvc repro {name}`"  # _run is about the whole run, and no stage
+    # _run describes the whole run and is not a stage
+    then = "`espalier run`" if name == "_run" else f"`dvc repro {name}`"
     if not path.exists():
         raise UserError(f"{path} does not exist: run {then} (or `python -m flows.plan` first)")
     commit.check(path.parent, path.name, remedy=f"`dvc repro -f -s plan` writes it anew, then {then}")
@@ -88,14 +90,14 @@ def place(name: str, root: Path | str = ".") -> dict[str, int]:
 
 
 def measured(path: Path) -> dict[str, float] | None:
-    """{"seconds", "peak_rss_mb"} of .espalier/measured/<stage>.json; None where there is none any more."""
+    """{"seconds", "peak_rss_mb"} of .espalier/measured/<stage>.json; None if it no longer exists."""
     return state.read(
         path, else_="what the stage took is not known until it runs again", needs=("seconds", "peak_rss_mb")
     )
 
 
 class Stage:
-    """What a stage function gets as its first argument.
+    """The first argument of a stage function.
 
     params   its keyword arguments, resolved by the plan       seed     of the run; derive others with
     `synth.types.seed_for(stage.seed, stage.name, ...)` name, profile, recipe, threads, needs (passes that its pieces
@@ -133,7 +135,7 @@ class Stage:
         self.resumed = self.work.is_dir()
         self.emit: Callable[[dict[str, Any]], None] = lambda event: (
             None
-        )  # tasks.tracking.spool sets it when a stage runs in earnest
+        )  # tasks.tracking.spool sets it in a real run of a stage
 
     @property
     def out(self) -> Path:
@@ -142,8 +144,8 @@ class Stage:
         return folder
 
     def input(self, stage: str, name: str = "") -> Path:
-        """artifacts/<stage>/<name>, verified. Raises UserError where it is missing or damaged, and where dvc.yaml does
-        not know that this stage reads it."""
+        """artifacts/<stage>/<name>, verified. Raises UserError if it is missing or damaged, and if dvc.yaml does not
+        list it as an input of this stage."""
         folder = self.root / OUT.get(stage, f"artifacts/{stage}")
         path = folder / name
         self._known(path)
@@ -160,8 +162,8 @@ class Stage:
         )
 
     def source(self, path: str | Path) -> Path:
-        """A file or folder of the user's, relative to the project. Raises UserError where it is missing, or where a
-        change of it would go unseen."""
+        """A user's file or folder, relative to the project. Raises UserError if it is missing, or if DVC would not
+        notice a change of it."""
         full = (self.root / path).resolve()
         if not full.exists():
             raise UserError(f"{path} does not exist (looked for {full}): fix the path in params.yaml")
@@ -178,7 +180,8 @@ class Stage:
             )
 
     def log(self, metrics: Mapping[str, float], step: int = 0) -> None:
-        """Metrics of one step, for MLflow. Never raises for a server that is down: events go to a local spool first."""
+        """Records the metrics of one step for MLflow. A server that is down raises nothing: events go to a local spool
+        first."""
         self.emit({"kind": "metrics", "step": int(step), "metrics": {k: float(v) for k, v in metrics.items()}})
 
     def progress(self, work: Iterable[Any] | int | None, label: str = "") -> Progress[Any]:
@@ -186,8 +189,8 @@ class Stage:
         return Progress(work, f"{self.name}: {label}" if label else self.name)
 
     def card(self, card: Mapping[str, Any]) -> None:
-        """Write card.json: counts, hashes, gates of what was made. Where it counts rows, produced = accepted +
-        quarantined is asserted."""
+        """Write card.json: counts, hashes, gates of what was made. If it counts rows, produced = accepted + quarantined
+        is asserted."""
         if {"produced", "accepted", "quarantined"} <= card.keys():
             quarantined = card["quarantined"]
             quarantined = sum(quarantined.values()) if isinstance(quarantined, Mapping) else quarantined
@@ -203,11 +206,11 @@ class Stage:
 
     def finished(self, name: str, *types: type) -> Finished:
         """The rows called `name` that a run of this identity has finished (tasks/storage/finished.py); kept until the
-        stage is through."""
+        stage succeeds."""
         return Finished(self.work / f"{name}.jsonl", *types)
 
     def dataset(self, path: Path, rows: int) -> None:
-        """Record a dataset that this stage read, with its digest."""
+        """Records a dataset that this stage read, with its digest."""
         self.emit(
             {
                 "kind": "dataset",

@@ -1,5 +1,5 @@
-"""How a stage ends when something outside it goes wrong: a disk, or the wish of another process. One sentence, and
-nothing is lost."""
+"""Ends a stage cleanly when the disk fails or another process asks it to end: with one sentence, and without losing
+work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REMEDIES = {
 
 @contextmanager
 def disk_errors() -> Iterator[None]:
-    """An error of the disk inside becomes a UserError that says how to fix it."""
+    """Turns an error of the disk inside the block into a UserError that says how to fix it."""
     try:
         yield
     except Exception as e:
@@ -41,8 +41,8 @@ def disk_errors() -> Iterator[None]:
 
 
 def of_disk(error: BaseException) -> str | None:
-    """The sentence for an error of the disk, None for any other. Libraries in Rust say `(os error 28)` and keep no
-    number."""
+    """The sentence for an error of the disk, None for any other. Libraries in Rust write `(os error 28)` and set no
+    errno."""
     number = error.errno if isinstance(error, OSError) else None
     if number is None and (match := re.search(r"\(os error (\d+)\)", str(error))):
         number = int(match[1])

@@ -1,4 +1,4 @@
-"""What the training stages share: a repeatable device, the curve of metrics, steps that resume, the order of
+"""Shared code of the training stages: a repeatable device, the curve of metrics, steps that resume, the order of
 examples."""
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from training.learner.world import ONE, World, join
 from training.model import products
 from training.model.native.build import turn_off, why_not
 
-WATCHED = 10.0  # seconds of steps that make one task
+WATCHED = 10.0  # seconds of steps that are grouped into one task
 
 
 def make_repeatable(stage: Stage, device: str) -> None:
-    """Fix what makes a run repeatable: seeds, threads, deterministic kernels. Raises UserError for a device that is not
-    there."""
+    """Makes a run repeatable: sets seeds, threads and deterministic kernels. Raises UserError for a device that does
+    not exist."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise UserError(
             f"{stage.name}: device is {device!r}, but torch sees no CUDA device: set `profile: cpu`, or see `espalier doctor`"
@@ -48,8 +48,8 @@ def make_repeatable(stage: Stage, device: str) -> None:
 
 
 def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World:
-    """The processes that learn together, once all are there. Raises UserError where they are not as many as the stage
-    was asked for, where weights cannot be split among so many, or where the machine has too few devices."""
+    """The processes that train together, once all have started. Raises UserError if their number differs from the
+    stage's learners, if weights cannot be split among that many, or if the machine has too few devices."""
     here = ranks.here()
     if here.size != learners:
         raise UserError(
@@ -66,29 +66,29 @@ def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World
             )
         torch.cuda.set_device(here.local)
     torch.set_num_threads(max(1, stage.threads // learners))
-    if shards > 1:  # a reference that rounds otherwise than the policy gives a gradient where there is none
+    if shards > 1:  # a reference that rounds differently from the policy gives a spurious gradient
         without_compiled("weights are split over processes")
     return join(here.rank, here.size, here.meet, device, shards)
 
 
 def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
-    """The learner's optimizer for so many steps; `final`: what is left of the learning rate at the last one."""
+    """The learner's optimizer for this many steps; `final`: the share of the learning rate at the last step."""
     return Optim(**vars(optimizer), steps=steps, final=final)
 
 
 def without_compiled(why: str) -> None:
-    """Models run by torch alone in this process, for this reason."""
+    """Makes this process run models without compiled kernels, for the given reason."""
     turn_off(why)
     products.turn_off()
 
 
 def compiled() -> str:
-    """What of the models runs compiled on this machine's CPU, or why nothing does."""
+    """Which parts of the models run compiled on this machine's CPU, or why none does."""
     return f"nothing: {why}" if (why := why_not()) else "layers and decoding of small models on the CPU"
 
 
 def multiplied() -> str:
-    """What large float32 products of this machine's CPU are given to."""
+    """Which library computes large float32 products on this machine's CPU."""
     return ", ".join(f"{kind} {way}" for kind, way in products.chosen().items())
 
 
@@ -140,18 +140,18 @@ class Curve:
             writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in self.rows)
 
     def restore(self, rows: list[dict[str, Any]]) -> None:
-        """Go on behind the rows of a run that died."""
+        """Continues after the rows of a run that was killed."""
         self.bar.update(len(rows) - len(self.rows))
         self.rows[:] = rows
 
     def mean(self, name: str, last: int = 20) -> float:
-        """Mean of a metric over the last steps that have it."""
+        """The mean of a metric over the last steps that have it."""
         values = [r[name] for r in self.rows if name in r][-last:]
         return float(np.mean(values)) if values else float("nan")
 
 
 class Part(Protocol):
-    """What has a state beside models and optimizers: the state of pieces, counters, cursors."""
+    """Anything with a state besides models and optimizers: the state of pieces, counters, cursors."""
 
     def state(self) -> Any: ...
 
@@ -159,8 +159,8 @@ class Part(Protocol):
 
 
 class State:
-    """All that the steps to come depend on, as one value: models, optimizers, parts, generators of random numbers, and
-    the curve so far."""
+    """Everything that later steps depend on, as one value: models, optimizers, parts, random number generators, and the
+    curve so far."""
 
     def __init__(self, roles: Mapping[str, Learner], parts: Mapping[str, Part], curve: Curve) -> None:
         self.held: dict[str, Part] = {
@@ -206,11 +206,11 @@ def drive(
 def _steps(
     rounds: Sequence[Round], roles: Mapping[str, Learner], curve: Curve, state: State, every: int, last: bool
 ) -> Iterator[int]:
-    """The steps that are left to do; yields how many are done."""
+    """Runs the remaining steps; yields how many are done."""
     kept = Checkpoints(curve.stage.work / "checkpoints" / rounds[0].name)
     world = next((learner.world for learner in roles.values()), ONE)
     done, total = 0, sum(r.steps for r in rounds)
-    # all go on from the step that the first finds, however many wrote it: a checkpoint knows no number of processes
+    # all resume from the step that the first finds: a checkpoint does not depend on the number of processes
     if (sound := world.share(kept.sound() if world.first else None)) is not None:
         done = sound
         state.restore(kept.at(sound))
@@ -228,7 +228,7 @@ def _steps(
 
 @task
 def learner_step(steps: Iterator[int]) -> bool:
-    """Take as many steps as fit into WATCHED seconds; False where none is left. `steps` is a handle: what it yields is
+    """Takes as many steps as fit into WATCHED seconds; returns False if none is left. `steps` is a handle that yields
     how many are done."""
     begin = time.monotonic()
     return any(time.monotonic() - begin >= WATCHED for _ in steps)

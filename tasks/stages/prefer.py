@@ -82,11 +82,11 @@ def prefer(
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],
 ) -> None:
     """Starts from artifacts/sft/model, which is also the reference if the loss needs one. It learns from pairs of that
-    model's own answers. In pairs with a planted error both sides are a program's words: that the model would not have
-    said the rejected one teaches it little, and that it would not have said the chosen one either makes both less likely.
+    model's own answers. In pairs with a planted error, a program wrote both sides: the model would have said neither,
+    so learning from them teaches it little and makes both sides less likely.
 
-    `sft_weight` adds the next-token loss of the chosen answers as Pang et al. 2024, "Iterative Reasoning Preference
-    Optimization" (arXiv 2404.19733), do; a recipe whose paper has the term sets it.
+    `sft_weight` adds the next-token loss of the chosen answers, as in Pang et al. 2024, "Iterative Reasoning Preference
+    Optimization" (arXiv 2404.19733); a recipe whose paper has the term sets it.
 
     Args:
         dtype: type of the weights: float32 or bfloat16

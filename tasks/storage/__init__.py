@@ -1,2 +1,2 @@
-"""What is written so that it is whole or absent: folders, checkpoints, rows, tables; what may go; where a test makes a
-run die."""
+"""Storage that is complete or absent: folders, checkpoints, rows, tables; and the fault points at which tests kill a
+run."""

@@ -3,8 +3,8 @@ kept.
 
     .espalier/work/<stage>/<identity>/checkpoints/<name>/step_0000040/{tensors.safetensors, state.json, manifest.json}
 
-A checkpoint is whole or absent (tasks/storage/commit.py). One that is damaged is left out with a warning, and the one
-before it is taken: every step is a function of the state before it, so nothing but time is lost.
+A checkpoint is complete or absent (tasks/storage/commit.py). A damaged one is skipped with a warning, and the one
+before it is used: every step is a function of the state before it, so only time is lost.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ KEEP, VERSION = 2, 1
 
 
 class Checkpoints:
-    """Those of one `drive` of a stage, in `folder`."""
+    """The checkpoints of one `drive` of a stage, in `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, step: int, state: Any) -> None:
-        """Raises TypeError where `state` holds something else than None, numbers, texts, lists, tuples, mappings,
-        tensors and arrays."""
+        """Saves `state` at a step. Raises TypeError if it holds anything other than None, numbers, texts, lists,
+        tuples, mappings, tensors and arrays."""
         fault("checkpoint.save")
         part = self.folder / ".part"
         commit.remove(part)

@@ -33,7 +33,7 @@ MANIFEST, VERSION = "manifest.json", 1
 
 
 class Damaged(UserError):
-    """What lies on disk is not what was written."""
+    """The content on disk is not what was written."""
 
 
 def file_hash(path: Path) -> str:
@@ -43,7 +43,7 @@ def file_hash(path: Path) -> str:
 
 
 def forget() -> None:
-    """Read every file again the next time: a time stamp can be set, and an inode used again."""
+    """Clears the cache of hashes: a time stamp can be set, and an inode reused."""
     _hash.cache_clear()
 
 
@@ -124,7 +124,7 @@ def check(folder: Path, name: str = "", *, remedy: str = "make it anew") -> None
 
 
 def read_json(folder: Path, name: str, *, remedy: str = "make it anew") -> Any:
-    """The content of a JSON file of a sealed folder. Raises Damaged."""
+    """The content of a JSON file of a sealed folder. Raises Damaged if it has changed."""
     check(folder, name, remedy=remedy)
     return json.loads((folder / name).read_bytes())
 
@@ -146,8 +146,8 @@ def read_object(path: Path, *, remedy: str = "make it anew") -> dict[str, Any]:
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder and those above it, as far as they are missing, so that a power cut does not take them away with
-    all that is flushed into them later: the name of a new folder is in the one above it."""
+    """Makes a folder and its missing parents, and flushes each parent. Otherwise a power cut could remove the new
+    folder with everything flushed into it later, because its name is stored in the parent."""
     missing = [p for p in (path, *path.parents) if not p.is_dir()]
     path.mkdir(parents=True, exist_ok=True)
     for p in reversed(missing):
@@ -156,7 +156,7 @@ def make_folder(path: Path) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it; nothing where there is none."""
+    """Removes a file, or a folder with its content; does nothing if it does not exist."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -1,5 +1,5 @@
-"""Rows that a stage has finished: kept in its work folder as they are made, so that a run that died goes on behind the
-last of them.
+"""Rows that a stage has finished: they are stored in its work folder as they are made, so that a killed run resumes
+after the last of them.
 
 For stages whose rows depend on the seed and their own index alone. A file is only ever appended to; every line carries
 a hash of itself, so what a kill, a full disk or a flipped bit left behind is known, and made again together with
@@ -65,7 +65,7 @@ class Finished:
 
 
 def _bytes(path: Path) -> bytes:
-    """What the file holds; a file that cannot be read, or a folder in its place, is renamed aside."""
+    """The content of the file; a file that cannot be read, or a folder in its place, is renamed."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

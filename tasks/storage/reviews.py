@@ -14,7 +14,7 @@ from tasks.storage import tables
 
 
 def decisions(path: Path) -> dict[str, dict[str, Any]]:
-    """Pair id -> the last decision about it; {} where there is no file. Raises UserError for a line that is no
+    """Pair id -> the last decision about it; {} if there is no file. Raises UserError for a line that is not a
     decision."""
     out: dict[str, dict[str, Any]] = {}
     lines = path.read_bytes().removesuffix(b"\n").split(b"\n") if path.exists() and path.stat().st_size else []
@@ -26,24 +26,24 @@ def decisions(path: Path) -> dict[str, dict[str, Any]]:
                 out[decision["id"]] = {**decision, "label": decision["label"]}
         except (ValueError, KeyError, TypeError) as e:
             if n == len(lines):
-                break  # a line that was being written when the machine went down
+                break  # a line that was being written when the machine crashed
             raise UserError(f"{path}, line {n}, is no decision of `espalier review` ({e}): remove the line") from None
     return out
 
 
 def anchors(path: Path) -> dict[str, int]:
-    """Pair id -> 1 (the label is right) or -1 (it is wrong), of every pair that a person decided about."""
+    """Pair id -> 1 (the label is right) or -1 (it is wrong), for every pair that a person decided about."""
     return {i: d["label"] for i, d in decisions(path).items() if d["label"] in (1, -1)}
 
 
 def is_flipped(pair: PreferencePair) -> bool:
-    """Whether cleaners have swapped its sides: beside a policy the others only advise."""
+    """Whether cleaners have swapped the pair's sides: if there is a policy, only its decision counts."""
     spoken = [d for d in pair.decisions if d.step == "policy"] or pair.decisions
     return sum(d.action == "flip" for d in spoken) % 2 == 1
 
 
 def content(pair: PreferencePair) -> str:
-    """A pair by what a person saw of it and by its label as it came, whatever file and line it came from."""
+    """A key made of what a person saw of a pair and of its original label, independent of file and line."""
     sides = [pair.rejected, pair.chosen] if is_flipped(pair) else [pair.chosen, pair.rejected]
     return digest([[m.role, m.content] for m in pair.prompt], *sides)[:20]
 

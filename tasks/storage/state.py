@@ -96,7 +96,7 @@ def _value(data: bytes, needs: Iterable[str]) -> tuple[Any, str]:
 
 
 def quarantine(path: Path, wrong: str, else_: str) -> None:
-    """Rename `path` aside and say so on stderr; where even that fails, only say so."""
+    """Renames `path` and reports it on stderr; if the renaming fails, only reports it."""
     aside, n = path.with_name(path.name + ENDING), 1
     while os.path.lexists(aside):
         n += 1
@@ -120,7 +120,7 @@ def line(text: bytes) -> bytes:
 
 
 def opened(data: bytes) -> bytes | None:
-    """The text of such a line; None where it is not what was written."""
+    """The text of a line made by `line`; None if the line is damaged."""
     text = data[17:-1]
     return text if data[16:17] == b" " and data.endswith(b"\n") and _hash(text)[:16].encode() == data[:16] else None
 

@@ -190,8 +190,8 @@ def arrow_schema(cls: type) -> pyarrow.Schema:
 
 
 def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
-    """Write `values`, all of type `cls`, and return their number. Raises ValueError where one breaks the schema: a
-    bug of the stage that made it."""
+    """Writes `values`, all of type `cls`, and returns their number. Raises ValueError if one breaks the schema, which
+    is a bug of the stage that made it."""
     rows = [to_row(v) for v in values]
     table = pyarrow.Table.from_pylist(rows, schema=arrow_schema(cls))
     _sound(table, cls, path, "was about to be written")
@@ -201,7 +201,7 @@ def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
 
 
 def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
-    """A Parquet file as it lies there. Raises UserError where it is missing or unreadable."""
+    """A Parquet file, unchecked. Raises UserError if it is missing or unreadable."""
     try:
         return pyarrow.parquet.read_table(path, columns=columns)
     except FileNotFoundError:
@@ -213,8 +213,8 @@ def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
 
 
 def read(path: Path, cls: type[T]) -> list[T]:
-    """The values of a file written by `write`. Raises UserError where the file is missing, unreadable, of another
-    version, or breaks the schema."""
+    """The values of a file written by `write`. Raises UserError if the file is missing, unreadable, of another version,
+    or breaks the schema."""
     table = raw(path)
     _sound(table, cls, path, "was read")
     rows = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist()]
@@ -237,7 +237,7 @@ def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:
 
 
 def counts(quarantined: Iterable[Quarantined]) -> Mapping[str, int]:
-    """Reason code -> number of rows, sorted by code: the part of a card that says what was quarantined."""
+    """Reason code -> number of rows, sorted by code: the part of a card about quarantined rows."""
     out: dict[str, int] = {}
     for q in quarantined:
         out[q.reason] = out.get(q.reason, 0) + 1
