@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.lab import arms, code_worlds, control_worlds, decode_worlds, label_worlds, pair_worlds
+from tasks.lab import arms, code_worlds, control_worlds, decode_worlds, label_worlds, pair_worlds, tone_worlds
 from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
 
 
@@ -30,5 +30,12 @@ def train(task: str, recipe: str, changes: Mapping[str, Mapping[str, Any]], step
 def places() -> dict[str, Place]:
     return {name: Place(("prefer",), w.lay, w.measure) for name, w in pair_worlds.letters().items()} | {
         f.__name__: f()
-        for f in (*label_worlds.WORLDS, *code_worlds.WORLDS, *decode_worlds.WORLDS, arms.arms, control_worlds.control)
+        for f in (
+            *label_worlds.WORLDS,
+            *code_worlds.WORLDS,
+            *tone_worlds.WORLDS,
+            *decode_worlds.WORLDS,
+            arms.arms,
+            control_worlds.control,
+        )
     }

@@ -31,6 +31,7 @@ TALKS = {
     "follow_up",
     "by_utility",
     "by_principle",
+    "by_tone",
 }  # about conversations, thoughts or programs, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
 PROBLEMS = [p for p in PROBLEMS if isinstance(p, Problem)]
