@@ -29,13 +29,13 @@ BUTTONS = {
 
 
 def page(review: Review, shown: Shown | None) -> str:
-    """The page of one pair, or of the end. All texts are escaped; no script runs."""
+    """The page of one pair, or the final page. All texts are escaped; no script runs."""
     summary = review.summary() if shown is None else []
     return render("review.html", shown=shown, summary=summary, left=review.left, buttons=BUTTONS)
 
 
 class App:
-    """The page as an ASGI application. `done` is called once the page is sent that says that all is decided."""
+    """The page as an ASGI application. `done` is called once the final page has been sent."""
 
     def __init__(self, review: Review, done: Callable[[], None]) -> None:
         self.review, self.done = review, done
@@ -62,9 +62,9 @@ class App:
 
 
 def serve(review: Review, port: int, ready: Callable[[str], None]) -> None:
-    """Serve until every pair is decided, or Ctrl-C. `ready` is given the address once it answers.
+    """Serves until every pair is decided, or Ctrl-C. `ready` is called with the address once the server answers.
 
-    Raises UserError where the port is taken."""
+    Raises UserError if the port is in use."""
     token = secrets.token_urlsafe(32)
 
     def done() -> None:

@@ -1,4 +1,4 @@
-"""Rows of a state as the values they are, to be proved again."""
+"""Loads rows of a state as values, to prove them again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KINDS = {
 
 
 def values(s: Snapshot, name: str, cls: type) -> list[Any]:
-    """The rows of a table of a state; [] where it cannot be had."""
+    """The rows of a table of a state; [] if it cannot be read."""
     return [
         from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()}) for row in s.rows(name) or ()
     ]
 
 
 def kb(s: Snapshot) -> KB | None:
-    """The knowledge base of a state, None where it cannot be had."""
+    """The knowledge base of a state, None if it cannot be read."""
     parts = [
         values(s, f"artifacts/kb/{n}.parquet", c)
         for n, c in (("entities", Entity), ("relations", Relation), ("facts", Fact))
@@ -36,7 +36,7 @@ def kb(s: Snapshot) -> KB | None:
 
 
 def prove(s: Snapshot, event: Event) -> Proof | None:
-    """The proof of the row that an event is about; None for a row that was quarantined before it had one."""
+    """Proves the row of an event again; None for a row that was quarantined before it had a proof."""
     if event.table not in KINDS:
         return None
     cls, method = KINDS[event.table]

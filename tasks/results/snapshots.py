@@ -26,15 +26,12 @@ from tasks.storage import commit
 from tasks.storage.commit import file_md5
 
 WORKSPACE = "workspace"
-MODEL = re.compile(
-    r"champion|challenger|v?\d{1,3}|[0-9a-f]{32}"
-)  # what is looked for in the registry before git is asked
+MODEL = re.compile(r"champion|challenger|v?\d{1,3}|[0-9a-f]{32}")  # names that are looked up in the registry before git
 
 
 @dataclass
 class Snapshot:
-    """One state. `lock`: stages of its dvc.lock; `about`: what the name turned out to mean; `commit`: "" where none is
-    known."""
+    """One state. `lock`: stages of its dvc.lock; `about`: what the name resolved to; `commit`: "" if unknown."""
 
     root: Path
     name: str
@@ -45,13 +42,13 @@ class Snapshot:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Stage -> MD5 of what it wrote."""
+        """Stage -> MD5 of its output."""
         return {
             stage: out["md5"] for stage, entry in self.lock.items() for out in entry.get("outs", [])[:1] if "md5" in out
         }
 
     def path(self, name: str) -> Path | None:
-        """Where the bytes of an output lie, `name` relative to the project; None where they cannot be had."""
+        """The path of an output's bytes, `name` relative to the project; None if they are not available."""
         if self.name == WORKSPACE:
             path = self.root / name
             if not path.is_file():
@@ -79,12 +76,12 @@ class Snapshot:
         return sorted(n for n in listed if "/" not in n)
 
     def json(self, name: str) -> Any:
-        """The content of a JSON file, None where it cannot be had."""
+        """The content of a JSON file, None if it is not available."""
         path = self.path(name)
         return None if path is None else json.loads(path.read_text(encoding="utf-8"))
 
     def rows(self, name: str, columns: list[str] | None = None) -> list[dict[str, Any]] | None:
-        """The rows of a Parquet table, None where it cannot be had."""
+        """The rows of a Parquet table, None if it is not available."""
         import pyarrow.parquet
 
         path = self.path(name)
@@ -94,7 +91,7 @@ class Snapshot:
             raise UserError(f"{path} cannot be read ({e}): {REMEDY}") from None
 
     def lines(self, name: str) -> Iterator[dict[str, Any]]:
-        """The objects of a JSONL file; none where it cannot be had."""
+        """The objects of a JSONL file; none if it is not available."""
         path = self.path(name)
         if path is not None:
             with path.open(encoding="utf-8") as f:
@@ -117,7 +114,7 @@ class Snapshot:
         return self._folders[md5]
 
     def objects(self, stage: str) -> list[Path]:
-        """The files of DVC's cache that hold the outputs of a stage, sound or not."""
+        """The files of DVC's cache that hold the outputs of a stage, intact or not."""
         out = []
         for md5 in (o["md5"] for o in self.lock.get(stage, {}).get("outs", []) if "md5" in o):
             path = cache(self.root) / "files" / "md5" / md5[:2] / md5[2:]
@@ -139,13 +136,13 @@ class Snapshot:
 
 
 def cache(root: Path) -> Path:
-    """DVC's cache: `cache.dir` of its configuration, or .dvc/cache. Raises UserError where that cannot be read."""
+    """DVC's cache: `cache.dir` of its configuration, or .dvc/cache. Raises UserError if that cannot be read."""
     own = dvc.configured(root).get("cache", {}).get("dir", "")
     return (root / ".dvc" / own).resolve() if own else root / ".dvc" / "cache"
 
 
 def snapshot(root: Path, name: str) -> Snapshot:
-    """The state called `name`. Raises UserError where there is none, or where it has no dvc.lock: then nothing was run
+    """The state called `name`. Raises UserError if there is none, or if it has no dvc.lock because nothing was run
     there."""
     if name in (WORKSPACE, "."):
         path = root / "dvc.lock"
@@ -206,6 +203,6 @@ def stages_of(text: str, where: str = "dvc.lock") -> dict[str, Any]:
 
 
 def _git(root: Path, *args: str) -> str:
-    """What git says, "" where it says no."""
+    """The output of a git command, "" if it fails."""
     done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True)
     return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,4 +1,5 @@
-"""A sweep: the graph for every value of a grid, several at a time, each in a worktree of its own, each an experiment.
+"""A sweep runs the graph for every value of a grid, several at a time. Each value has its own worktree and becomes an
+experiment.
 
 A worker is a process group in a git worktree of the project's commit, with the project's cache of DVC: what does not
 depend on the value is made once and taken from there. What is written into the project itself are references of
@@ -29,14 +30,14 @@ from tasks.runtime import dvc, process
 from tasks.runtime.stage import only
 from tasks.storage import state
 
-TRIES = 3  # of a value whose worker is killed, or ends with the code of what may succeed later
-MOST = 10_000  # values of a grid
+TRIES = 3  # tries of a value whose worker is killed, or ends with the code of a transient error
+MOST = 10_000  # most values of a grid
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value of the grid. name: of its experiment; words: as they were written; changes: dotted key of params.yaml ->
-    value."""
+    """One value of the grid. name: the experiment's name; words: the value as written; changes: dotted key of
+    params.yaml -> value."""
 
     name: str
     words: tuple[str, ...]
@@ -44,7 +45,8 @@ class Point:
 
 
 def axis(word: str) -> tuple[str, list[str]]:
-    """`rl.optimizer.lr=1e-3,3e-4` or `seed=1..5` -> the key and its values as they are written. Raises UserError."""
+    """`rl.optimizer.lr=1e-3,3e-4` or `seed=1..5` -> the key and its values as written. Raises UserError for any other
+    form."""
     key, equals, text = word.partition("=")
     if not equals or not all(part.isidentifier() for part in key.split(".")):
         raise UserError(f"sweep {word}: write STAGE.KNOB=VALUE,VALUE or seed=1..5")
@@ -61,7 +63,7 @@ def axis(word: str) -> tuple[str, list[str]]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """At commas that stand in no bracket."""
+    """Splits at commas outside brackets."""
     depth, begin = 0, 0
     for i, c in enumerate(text):
         depth += (c in "[{") - (c in "]}")
@@ -73,7 +75,7 @@ def _split(text: str) -> Iterator[str]:
 
 def grid(words: Sequence[str], commit: str, base: Mapping[str, Any], keys: frozenset[str]) -> tuple[str, list[Point]]:
     """The name of a sweep and its values: all combinations. keys: those of the top level of params.yaml; base: changes
-    that hold for all. Raises UserError for a key that stands twice, and for more than MOST values."""
+    that hold for all. Raises UserError for a repeated key, and for more than MOST values."""
     axes = [axis(w) for w in words]
     if twice := [k for k, n in ((k, [a[0] for a in axes].count(k)) for k, _ in axes) if n > 1]:
         raise UserError(f"sweep: {twice[0]} stands twice: write its values behind one another, {twice[0]}=A,B")
@@ -94,7 +96,7 @@ def grid(words: Sequence[str], commit: str, base: Mapping[str, Any], keys: froze
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """One sweep of a project at a time. Raises UserError where another runs."""
+    """Ensures that a project runs one sweep at a time. Raises UserError if another is running."""
     path = root / ".espalier" / "sweep" / "lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with only(path, lambda who: f"a sweep is already running in {root} (process {who}): wait for it, or end it"):
@@ -102,8 +104,8 @@ def alone(root: Path) -> Iterator[None]:
 
 
 def clean(root: Path) -> str:
-    """The commit that all values start from. Raises UserError where files differ from it: a worktree would not have
-    them."""
+    """The commit that all values start from. Raises UserError if files differ from it: a worktree would not have the
+    changes."""
     dvc.committed(root)
     changed = _git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
     if changed:
@@ -123,8 +125,8 @@ def run(
     say: Callable[[str], None],
     devices: int = 0,
 ) -> dict[str, str]:
-    """Run what has no experiment yet, `workers` at a time; experiment -> why it failed, of those that did. With devices,
-    worker k sees device k modulo their number alone."""
+    """Runs values without an experiment, `workers` at a time. Returns the failed experiments -> why each failed. With
+    devices, worker k sees only device k modulo their number."""
     folder = root / ".espalier" / "sweep" / name
     known = snapshots.experiments(root)
     todo: queue.SimpleQueue[Point] = queue.SimpleQueue()
@@ -183,7 +185,7 @@ def _one(
     git: threading.Lock,
     stop: threading.Event,
 ) -> str:
-    """One value in a worktree: why it failed, "" where it did not."""
+    """Runs one value in a worktree; returns why it failed, or ""."""
     code = 0
     for _ in range(TRIES):
         lines: list[str] = []
@@ -205,7 +207,7 @@ def _one(
                         stopped=stop.is_set,
                     )
                     if not code:
-                        with git:  # references and objects are the project's
+                        with git:  # references and objects belong to the project
                             dvc.save(point.name, " ".join(point.words), tree)
             except InterruptedError:
                 return ""
@@ -222,19 +224,19 @@ def _one(
 
 
 def _worktree(root: Path, place: Path, commit: str) -> Path:
-    """A worktree of the commit with the project's cache; one that is there is used again, with what was half done."""
+    """A worktree of the commit with the project's cache; an existing one is reused, with its unfinished work."""
     if not (place / ".git").exists():
         _git(root, "worktree", "prune")
         place.parent.mkdir(parents=True, exist_ok=True)
         _git(root, "worktree", "add", "--detach", "-f", str(place), commit)
-    above = _git(root, "rev-parse", "--show-prefix")  # the project may lie below the repository's folder
+    above = _git(root, "rev-parse", "--show-prefix")  # the project may be a subfolder of the repository
     tree = place / above if above else place
     state.replace(tree / ".dvc" / "config.local", _settings(root).encode())
     return tree
 
 
 def _settings(root: Path) -> str:
-    """DVC's settings of a worktree: those that the project keeps for itself, and its cache."""
+    """DVC's settings of a worktree: the project's local settings, and its cache."""
     from configobj import ConfigObj
 
     path = root / ".dvc" / "config.local"
@@ -246,14 +248,14 @@ def _settings(root: Path) -> str:
 
 
 def remove(root: Path, name: str) -> None:
-    """Take a sweep's worktrees away; its experiments stay."""
+    """Removes a sweep's worktrees; its experiments stay."""
     for place in sorted((root / ".espalier" / "sweep" / name).glob("worker-*")):
         _git(root, "worktree", "remove", "--force", str(place))
 
 
 def report(root: Path, name: str, points: Sequence[Point]) -> tuple[Path, dict[str, Any]]:
-    """Write the page and the numbers of a sweep beside its logs: settings that differ in the seed alone are one row with
-    its interval. The page, and what is on it."""
+    """Writes the page and the numbers of a sweep beside its logs. Settings that differ only in the seed are one row
+    with an interval. Returns the page's path and its content."""
     known = snapshots.experiments(root)
     there = [p for p in points if p.name in known]
     results = curves.curves([snapshots.snapshot(root, p.name) for p in there], most=MOST)
@@ -267,7 +269,7 @@ def report(root: Path, name: str, points: Sequence[Point]) -> tuple[Path, dict[s
 
 
 def _named_by(results: dict[str, Any], names: Mapping[str, str]) -> None:
-    """Call each group by the values that it was given, in place."""
+    """Names each group by its values, in place."""
     for group in results["groups"]:
         group["name"] = names[group["name"]]
     for by in (m for part in ("curves", "scores") for of in results[part].values() for m in of.values()):

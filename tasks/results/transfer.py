@@ -1,7 +1,7 @@
-"""Train domain × test domain: what models that were trained on one thing each gain on all.
+"""Train domain × test domain: how much models that were each trained on one domain gain on all domains.
 
-Every state holds one model, trained on the domain that names the state; the first is the model before. Test domains are
-families (and the test sets of the user's), the questions count as one. The numbers are those of
+Every state holds one model, trained on the domain that names the state; the first is the model before training. Test
+domains are families and the user's test sets; the questions count as one domain. The numbers are those of
 training/metrics/transfer.py, problem by problem.
 """
 
@@ -17,10 +17,10 @@ from training.metrics.transfer import transfer as metric
 
 
 def transfer(base: Snapshot, trained: Sequence[Snapshot], model: str) -> dict[str, Any]:
-    """{"domains", "trained", "cells": {"a->b": metric}, "own", "others", "ratio"}: a domain is the model's own where
-    its name is the state's.
+    """{"domains", "trained", "cells": {"a->b": metric}, "own", "others", "ratio"}: a domain is the model's own if it
+    has the name of the state.
 
-    Raises UserError where a state holds no scores of the model, or where no problem was asked in all of them.
+    Raises UserError if a state has no scores of the model, or if no problem is common to all states.
     """
     tables = {"": _scores(base, model)} | {s.name: _scores(s, model) for s in trained}
     common = set.intersection(*(set(t) for t in tables.values()))
@@ -44,7 +44,7 @@ def transfer(base: Snapshot, trained: Sequence[Snapshot], model: str) -> dict[st
 
 
 def _scores(s: Snapshot, model: str) -> dict[tuple[str, str], list[float]]:
-    """(domain, problem) -> scores of the model's samples, the blanked search, decoders and merges left out."""
+    """(domain, problem) -> scores of the model's samples, without the blanked search, decoders and merges."""
     rows = s.rows("artifacts/evaluate/scores.parquet", ["run", "model", "family", "problem", "score", "blanked"])
     if rows is None:
         raise UserError(f"{s.name} ({s.about}) has no scores that can be had: evaluate it, or `dvc fetch`")

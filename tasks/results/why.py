@@ -1,4 +1,4 @@
-"""Why a row was kept or dropped: everything that any stage said about it, in the order in which it was said."""
+"""Why a row was kept or dropped: everything that any stage recorded about it, in order."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TABLES = {  # stage -> tables of rows with an id, in the order in which rows pas
     "preferences": ("pairs", "own", "quarantine", "truth"),
     "clean": ("decisions", "pairs", "removed", "quarantine"),
 }
-LEAST = 5  # characters of an id that are taken for the beginning of one
+LEAST = 5  # least characters that count as the beginning of an id
 
 
 @dataclass(frozen=True)
 class Event:
-    """What one table holds of one row: its `columns`, JSON read."""
+    """The entry of one table about one row: its `columns`, with JSON parsed."""
 
     stage: str
     table: str
@@ -32,10 +32,10 @@ class Event:
 
 
 def why(s: Snapshot, row: str) -> list[Event]:
-    """Every event about the row whose id is `row` or begins with it, or whose question or evidence holds the text; of
-    one row only.
+    """Every event about the one row whose id is `row` or begins with it, or whose question or evidence contains the
+    text.
 
-    Raises UserError where there is no such row, or where it might be several: their ids are then named.
+    Raises UserError if no row matches, or if several do: it then names their ids.
     """
     tables = dict(_tables(s))
     if not tables:
@@ -59,7 +59,7 @@ def why(s: Snapshot, row: str) -> list[Event]:
 
 
 def relatives(s: Snapshot, problem: str) -> dict[str, list[dict[str, Any]]]:
-    """What was made of a problem: its demonstrations, its pairs, and its scores by run."""
+    """The rows made from a problem: its demonstrations, its pairs, and its scores by run."""
     out: dict[str, list[dict[str, Any]]] = {}
     for stage, table in (("demonstrations", "demonstrations"), ("clean", "pairs"), ("clean", "removed")):
         rows = s.rows(f"artifacts/{stage}/{table}.parquet") or []
@@ -102,6 +102,6 @@ def _what(tables: Mapping[tuple[str, str], Mapping[str, Any]], i: str) -> str:
 
 
 def question(row: Mapping[str, Any]) -> str:
-    """The text of the last user message of a row, "" where it has none."""
+    """The text of the last user message of a row, "" if it has none."""
     messages = json.loads(row.get("prompt") or row.get("messages") or "[]")
     return next((m["content"] for m in reversed(messages) if m["role"] == "user"), "")

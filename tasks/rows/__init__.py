@@ -1,1 +1,1 @@
-"""Rows that users bring, and preference pairs: read, checked, cleaned, audited, made."""
+"""The user's own rows, and preference pairs: reads, checks, cleans, audits and makes them."""

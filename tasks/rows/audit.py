@@ -1,5 +1,5 @@
-"""What is in a file of pairs, however large: read in pieces by several processes, in one pass and a look back at what
-may be the same.
+"""Audits a file of pairs of any size: several processes read it in pieces, in one pass and a second look at candidates
+for duplicates.
 
 Per row, in the workers: JSON and schema (`synth.preferences.imported`), hashes of the three texts, MinHash bins,
 lengths. Then, on
@@ -14,7 +14,7 @@ arrays:
     on_a_cycle           within one prompt a beats b, b beats ..., beats a (strongly connected components over all
                          prompts at once)
 
-Of the first of several that are the same nothing is said; both sides of a contradiction are named. In a band that more
+The first of several duplicates is not reported; both sides of a contradiction are. In a band that more
 than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
 Memory: about 700 bytes a row.
 
@@ -45,7 +45,7 @@ from tasks.core.errors import UserError
 from tasks.rows.files import LINES, parsed
 from tasks.rows.files import rows as rows_of
 
-PIECE = 8 << 20  # bytes of the file that a worker reads at once
+PIECE = 8 << 20  # bytes that a worker reads at once
 NEIGHBOURS = 50
 SLACK = 0.2  # candidates whose estimated similarity lies further below the threshold are not compared
 
@@ -144,7 +144,7 @@ def audit(
 ) -> Audit:
     """Audit a JSON lines file. done: called with the bytes of each piece that is read.
 
-    Raises UserError where its columns make no pairs, and where no row is a pair.
+    Raises UserError if its columns make no pairs, and if no row is a pair.
     """
     reader = reader or Reader(name=path.name)
     pieces = [
@@ -296,7 +296,7 @@ def _texts(pairs: list[PreferencePair]) -> tuple[list[str], list[str], list[str]
 
 
 def _key(*parts: np.ndarray) -> np.ndarray:
-    """[n] one uint64 of several, the order counting."""
+    """[n] combines several uint64 into one; the order matters."""
     out = np.zeros(len(parts[0]), np.uint64)
     for part in parts:
         out = (out ^ part) * np.uint64(0x9E3779B97F4A7C15)
@@ -311,7 +311,7 @@ def _first_of(keys: np.ndarray) -> np.ndarray:
 
 
 def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> dict[int, int]:
-    """Row -> the first row of its group with the sides the other way."""
+    """Row -> the first row of its group with swapped sides."""
     first: dict[tuple[int, bool], int] = {}
     for i in rows.tolist():
         first.setdefault((int(group[i]), bool(direction[i])), i)
@@ -319,7 +319,7 @@ def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> di
 
 
 def _candidates(rows: Rows, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(later, earlier) rows that share a band, each couple once."""
+    """(later, earlier) rows that share a band, each pair once."""
     n = len(rows.at)
     couples = [np.zeros(0, np.int64)]
     for band in rows.bands[among].T:

@@ -1,4 +1,4 @@
-"""Cleaning a file of your own: pairs in any layout go in, and come out cleaned, removed, flipped and asked about, each
+"""Cleaning a file of your own: it reads pairs in any layout and writes cleaned, removed, flipped and asked pairs, each
 with its reasons.
 
     cleaned.jsonl      to train on: kept, weighted and flipped pairs (sides already swapped), each with its weight
@@ -52,17 +52,17 @@ MORE = (
     "score_gap",
     "decontamination",
 )  # join the default where a file has what they read
-WORK, FIT = {"duplicates": 12}, 8  # how long cleaners take beside the others, and the model of the labels (bench-clean)
+WORK, FIT = {"duplicates": 12}, 8  # relative cost of each cleaner, and of the model of the labels (bench-clean)
 PASSES, LOOKED = (
     {"duplicates": 2},
     1000,
-)  # how often a cleaner goes through the pairs; how many it looks at between two words
+)  # passes of a cleaner over the pairs; pairs between two progress updates
 FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """What became of a file. `before` is a flipped pair as it was."""
+    """The result for a file. `before` is a flipped pair as it was."""
 
     pairs: list[PreferencePair]
     removed: list[PreferencePair]
@@ -150,8 +150,7 @@ def clean_file(
     protect: Sequence[str] = (),
     reviews: Path | None = None,
 ) -> Cleaned:
-    """Clean a file, folder or dataset and write what came of it into `out`. Raises UserError; then nothing is
-    written."""
+    """Cleans a file, folder or dataset and writes the result into `out`. If it raises UserError, nothing is written."""
     reader = reader or Reader(name=Path(where).name)
     texts = [text for one in protect for text in texts_of(one)]
     if reviews is not None and not reviews.is_file():
@@ -162,7 +161,7 @@ def clean_file(
 
 
 def write(cleaned: Cleaned, out: Path) -> None:
-    """The files of the module's docstring; what lay in `out` under their names is replaced."""
+    """Writes the files of the module's docstring; existing files of these names in `out` are replaced."""
     out.mkdir(parents=True, exist_ok=True)
     before = [swap_sides(p) for p in cleaned.flipped]
     written = dict(
@@ -172,7 +171,8 @@ def write(cleaned: Cleaned, out: Path) -> None:
     plain = all(is_plain(p) for values in written.values() for p in values if isinstance(p, PreferencePair))
     for name, values in written.items():
         digest = hashlib.sha256()
-        with (out / f"{name}.jsonl").open("wb") as file:  # row by row: a million pairs are not held once more as lines
+        # row by row, so that a million pairs are not held in memory again as lines
+        with (out / f"{name}.jsonl").open("wb") as file:
             for v in values:
                 row = {"id": v.id, **as_row(v, plain)} if isinstance(v, PreferencePair) else vars(v)
                 line = f"{encode(row)}\n".encode()
@@ -190,7 +190,7 @@ def write(cleaned: Cleaned, out: Path) -> None:
 
 
 def last(pair: PreferencePair) -> str:
-    """The action that stands: the strongest word of those that were not mere advice to a policy."""
+    """The final action: the strongest of the decisions that were not only advice to a policy."""
     spoken = [d.action for d in pair.decisions if d.step == "policy"] or [d.action for d in pair.decisions]
     return next((a for a in ("remove", "flip", "ask", "weight") if a in spoken), "keep")
 
@@ -200,7 +200,7 @@ def is_flipped(pair: PreferencePair) -> bool:
 
 
 def weight(pair: PreferencePair) -> float:
-    """The last weight that was given, 1 where none was."""
+    """The last weight given, 1 if none was."""
     return next((d.score for d in reversed(pair.decisions) if d.action == "weight"), 1.0)
 
 
@@ -209,8 +209,8 @@ def is_plain(pair: PreferencePair) -> bool:
 
 
 def as_row(pair: PreferencePair, plain: bool) -> dict[str, Any]:
-    """A row that trainers read, with weight and reasons beside: texts where every prompt of the file is one question
-    (`plain`), else conversations, since a column has one type."""
+    """A row for trainers, with weight and reasons: texts if every prompt of the file is one question (`plain`), else
+    conversations, since a column has one type."""
     side: Callable[[str], Any] = (
         (lambda text: text) if plain else (lambda text: [{"role": "assistant", "content": text}])
     )
@@ -246,8 +246,8 @@ def _settings(recipe: str) -> tuple[dict[str, str], dict[str, Any]]:
 def _possible(
     cleaners: Sequence[Any], pairs: Sequence[PreferencePair], recipe: str, protected: bool
 ) -> tuple[list[Any], dict[str, str]]:
-    """Cleaners whose columns are there or can be computed; of the default recipe, those that further columns allow come
-    along."""
+    """Cleaners whose columns are present or can be computed; with the default recipe, further columns add further
+    cleaners."""
     have = set.intersection(*(set(p.columns) for p in pairs)) | COMPUTED | ({"overlap"} if protected else set())
     if recipe:
         lacking = {c.piece.rpartition("/")[2]: sorted(c.needs - have) for c in cleaners if c.needs - have}
@@ -263,7 +263,7 @@ def _possible(
 
 
 def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[Any]:
-    """The cleaners in turn; of the n pairs as many are called done as they have taken of the time."""
+    """Runs the cleaners in turn; progress over the n pairs follows their share of the time."""
     fitted = next((c for c in cleaners if c.needs & COMPUTED), None)
     work = [WORK.get(c.piece.rpartition("/")[2], 1) + (FIT if c is fitted else 0) for c in cleaners]
     whole = sum(work) + 1  # one for the policy
@@ -274,7 +274,7 @@ def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[An
     for k, cleaner in enumerate(cleaners):
         name = cleaner.piece.rpartition("/")[2]
         progress.update(0, now=name)
-        before, fit = sum(work[:k]), FIT if cleaner is fitted else 0  # the model is fitted before its cleaner looks
+        before, fit = sum(work[:k]), FIT if cleaner is fitted else 0  # the model is fitted before its cleaner runs
         mine = work[k] - fit
         yield _Counting(
             cleaner, lambda seen, at=before + fit, mine=mine, name=name: reached(at + mine * seen), PASSES.get(name, 1)
@@ -285,7 +285,7 @@ def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[An
 
 @dataclass(frozen=True)
 class _Counting:
-    """A cleaner that tells `seen`, in [0, 1], how far it has looked through the pairs, which it goes through `passes` times."""
+    """A cleaner that reports its progress, in [0, 1], to `seen`; it goes through the pairs `passes` times."""
 
     cleaner: Any
     seen: Callable[[float], None]
@@ -322,7 +322,7 @@ def _alone(pair: PreferencePair) -> PreferencePair:
 
 
 def _counted(decisions: Counter[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
-    """step -> "action: reason" -> number; of reasons, what stands before the details of one pair."""
+    """step -> "action: reason" -> number; a reason is cut before the details of one pair."""
     out: dict[str, Counter[str]] = {}
     for (step, action, reason), n in decisions.items():
         out.setdefault(step, Counter())[f"{action}: {reason.partition(':')[0].partition(' (')[0]}"] += n
@@ -330,7 +330,7 @@ def _counted(decisions: Counter[tuple[str, str, str]]) -> dict[str, dict[str, in
 
 
 def html(cleaned: Cleaned) -> str:
-    """The page: what became of the pairs, why, how likely labels are right, length, examples."""
+    """The page: the decisions about the pairs, their reasons, how likely labels are right, length, examples."""
     card = cleaned.card
     counts = card["pairs"]
     facts = f"{counts['read']:,} pairs read, {sum(card['quarantined'].values()):,} rows quarantined; recipe {card['recipe']}"

@@ -1,4 +1,4 @@
-"""Columns of pairs that losses ask for by name: what the pairs bring, and what can be computed where they do not."""
+"""Columns of pairs that losses request by name: read from the pairs, or computed if the pairs lack them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _given(stage: str, pairs: Sequence[PreferencePair], name: str) -> list[float
 
 
 def _numbers(values: Iterable[Any]) -> list[float]:
-    """Those that are numbers."""
+    """The columns whose values are numbers."""
     return [v for v in values if _number(v)]
 
 

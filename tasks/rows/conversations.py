@@ -1,6 +1,6 @@
 """Conversations of the user's own for the stage `demonstrations`, in the layouts of `synth/demonstrations/imported.py`.
 
-A further key of an entry: `loss: last` learns the last turn of the assistant alone; without it, all of its turns.
+A further key of an entry: with `loss: last` only the assistant's last turn is learned; without it, all of its turns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOSS = ("all", "last")
 
 
 def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
-    """The conversations of all files. Raises UserError for a file that makes none."""
+    """The conversations of all files. Raises UserError for a file that yields none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, Demonstration] | Quarantined]:
         for item in rows:

@@ -1,4 +1,4 @@
-"""The rows of preference data where it lies: a file, a folder, or a dataset on the Hub.
+"""Reads rows of preference data from a file, a folder, or a dataset on the Hub.
 
 JSON lines are read one by one, so that a broken line is quarantined and the rest goes on; everything else is read by
 `datasets`: .json, .csv, .tsv, .parquet, .arrow, folders of such files, folders that `save_to_disk` wrote, and names of
@@ -28,7 +28,7 @@ def rows(
     left out.
 
     split: of a dataset on the Hub, or of a folder that holds several. config, revision: of a dataset on the Hub.
-    Raises UserError where nothing is there, or nothing that can be read.
+    Raises UserError if nothing exists there, or nothing readable.
     """
     path = Path(where)
     if path.is_file() and path.suffix in LINES:
@@ -61,7 +61,7 @@ def rows(
 
 
 def is_cleaned(folder: Path) -> bool:
-    """Whether a folder is one that `espalier clean` wrote: of it, what is to be trained on is read."""
+    """Whether `espalier clean` wrote the folder: then only its training file is read."""
     return (folder / "cleaned.jsonl").is_file() and (folder / "removed.jsonl").is_file()
 
 
@@ -129,7 +129,7 @@ def _chosen(where: str, dataset: Any, split: str) -> Any:
 
 
 def _from(where: str, load: Any) -> Iterator[Row]:
-    """Rows as `datasets` gives them; whatever it raises about the data is one sentence."""
+    """Rows as `datasets` gives them; its errors about the data become one sentence."""
     import datasets
     from datasets.exceptions import DatasetGenerationError
 

@@ -1,4 +1,4 @@
-"""Which method can learn from rows like these, by their columns."""
+"""Guesses from the columns which method can learn from rows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.rows import files
 
-LOOKED_AT = 1000  # rows among which one must be fit to learn from
-SHORT = 80  # characters of an answer that a verifier may compare
+LOOKED_AT = 1000  # one of this many first rows must be usable
+SHORT = 80  # most characters of an answer that a verifier compares
 
 
 def first(data: str) -> tuple[Mapping[str, Any], int]:
@@ -37,7 +37,7 @@ def first(data: str) -> tuple[Mapping[str, Any], int]:
 
 
 def fits_of(row: Mapping[str, Any]) -> list[str]:
-    """The stages that can learn from rows like this one, the likeliest first."""
+    """The stages that can learn from rows like this one, the most likely first."""
 
     stages = []
     try:
@@ -61,7 +61,7 @@ def fits_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def fault_of(row: Mapping[str, Any]) -> str:
-    """What keeps a row that has the columns of a layout from being learned from; "" where no layout has its columns."""
+    """Why a row with the columns of a layout cannot be used; "" if no layout has its columns."""
     for read in (conversation, lambda r: plain(r, 0)):
         try:
             read(row)

@@ -1,4 +1,4 @@
-"""Pairs made of conversations or questions of your own by a recipe's makers, with a model behind an endpoint.
+"""Makes pairs from conversations or questions of your own with a recipe's makers and a model behind an endpoint.
 
     pairs.jsonl        prompt, chosen, rejected and columns, as `espalier clean` and trainers read them
     quarantine.jsonl   what gave no pair, with reason and evidence
@@ -28,7 +28,7 @@ from tasks.storage import tables
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """What became of a file."""
+    """The result for a file."""
 
     pairs: list[PreferencePair]
     quarantined: list[Quarantined]
@@ -37,7 +37,7 @@ class Made:
 
 @dataclass
 class Unasked:
-    """In the place of a model, before it is asked: counts the first requests of every place, answers nothing."""
+    """Stands in for a model before it is queried: counts the first requests of every place, and answers none."""
 
     requests: int = 0
     tokens: int = 0
@@ -62,7 +62,7 @@ def make_file(where: str, recipe: str, generate: Generate, *, seed: int = 0, spl
         )
     try:
         items = [m(seed, p, 0, generate) for m in makers for p in problems]
-    except ValueError as error:  # of the endpoint: what was answered is in its cache
+    except ValueError as error:  # an error of the endpoint: its cache keeps the answers
         raise UserError(str(error)) from error
     pairs, none = once(items)
     card = {
@@ -136,7 +136,7 @@ def _aside(place: str, reason: str, evidence: str) -> Quarantined:
 
 
 def write(outcome: Made, out: Path) -> None:
-    """The files of the module's docstring."""
+    """Writes the files of the module's docstring."""
     out.mkdir(parents=True, exist_ok=True)
     plain = all(map(is_plain, outcome.pairs))
     for name, lines in (

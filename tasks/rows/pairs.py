@@ -17,11 +17,11 @@ from tasks.rows import read
 from tasks.runtime.stage import Stage
 
 KEYS = ("clean", "scale", "ratings", "limit")
-CLEANED = "cleaned"  # the column of a pair that no cleaner is to judge
+CLEANED = "cleaned"  # the column that marks a pair which no cleaner may judge
 
 
 def pairs(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
-    """The pairs of all files. Raises UserError for a file that makes none."""
+    """The pairs of all files. Raises UserError for a file that yields none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, PreferencePair] | Quarantined]:
         more = entry.more

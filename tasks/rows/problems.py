@@ -25,8 +25,8 @@ KEYS = {"layout", "check", "name"}
 
 
 def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
-    """The problems of all files. Raises UserError for a file that makes none, and a layout, verifier or environment
-    that does not exist."""
+    """The problems of all files. Raises UserError for a file that yields none, and for a layout, verifier or
+    environment that does not exist."""
     known = {kind: pieces.files(kind) for kind in ("layout", "verifier", "env")}
     weights = [e.weight for e in read.entries(stage.name, files, KEYS | _options(known["layout"]))]
 
@@ -81,7 +81,7 @@ def _options(layouts: Mapping[str, Path]) -> set[str]:
 
 
 def _fits(problem: Problem, known: Mapping[str, Mapping[str, Path]], check: bool) -> None:
-    """Raises ValueError for a problem whose verifier or environment is not there, or whose own answer is wrong."""
+    """Raises ValueError for a problem whose verifier or environment does not exist, or whose own answer is wrong."""
     for kind, name in (("verifier", problem.verifier), ("env", problem.env)):
         if name.replace("-", "_") not in known[kind]:
             raise ValueError(f"unknown_{kind}: {name!r}: {nearest(name, known[kind])}")

@@ -1,4 +1,4 @@
-"""The door for rows of the user's own: the knob `files` of the stages demonstrations, preferences and problems.
+"""Imports the user's rows: the knob `files` of the stages demonstrations, preferences and problems.
 
     set:
       preferences: {files: [data/pairs.jsonl, {path: data/more.parquet, weight: 2}]}
@@ -38,7 +38,7 @@ SPLITS = ("train", "valid", "test")
 
 
 class Row(Protocol):
-    """What every kind of row has."""
+    """The attributes that every kind of row has."""
 
     @property
     def id(self) -> str: ...
@@ -67,7 +67,7 @@ class Entry:
     """One entry of `files`, checked."""
 
     path: str
-    where: str  # opens every sentence about it: "demonstrations.files[0]"
+    where: str  # begins every message about it: "demonstrations.files[0]"
     split: str = "train"
     config: str | None = None
     revision: str | None = None
@@ -86,8 +86,8 @@ class Entry:
         return files.is_cleaned(folder)
 
     def rows(self, stage: Stage) -> Iterator[files.Row | Quarantined]:
-        """(place, row) of every row; places begin with the name of the file. Raises UserError where there is nothing to
-        read, and where the file lies where a change of it would go unseen."""
+        """(place, row) of every row; places begin with the name of the file. Raises UserError if there is nothing to
+        read, and if DVC would not notice a change of the file."""
         path = self.path
         if (stage.root / path).exists() or not _is_hub(path):
             path = str(stage.source(path))
@@ -104,7 +104,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class ReadRows:
-    """The rows of all files: what they became, where each came from, and the quarantined."""
+    """The rows of all files: the resulting values, the origin of each, and the quarantined ones."""
 
     rows: list[Any]
     own: list[OwnRow]
@@ -121,7 +121,7 @@ def _is_hub(path: str) -> bool:
 
 
 def entries(stage: str, value: Sequence[Any], more: Iterable[str] = ()) -> list[Entry]:
-    """The knob `files` of a stage. Raises UserError for a key that nothing reads and a value that means nothing."""
+    """The entries of the knob `files` of a stage. Raises UserError for an unknown key and an invalid value."""
     more, out = set(more), []
     for i, one in enumerate(value):
         where = f"{stage}.files[{i}]"
@@ -223,7 +223,7 @@ def _apart(stage: Stage, result: ReadRows) -> ReadRows:
 
 
 def asked_by(one: Any) -> str:
-    """What a row asks: of a problem its question without the words that are added to it."""
+    """The question of a row; for a problem, without the instructions added to it."""
     if isinstance(one, Problem):
         return str(one.lineage.get("question", one.question))
     return question(getattr(one, "messages", None) or one.prompt)
@@ -262,7 +262,7 @@ def split_for(entry: Entry, row: Any, question: str) -> Split:
 
 
 def question(messages: Sequence[Message]) -> str:
-    """What a conversation asks first: its first user turn."""
+    """The first user turn of a conversation."""
     return next((m.content for m in messages if m.role == "user"), "")
 
 
@@ -280,7 +280,7 @@ def _held_out(stage: Stage) -> dict[str, str]:
 
 
 def _leaks(one: Any, tested: Mapping[str, str], guard: Protected | None) -> str:
-    """Why a row must not be trained on, "" where it may."""
+    """Why a row must not be trained on, "" if it may be."""
     messages = getattr(one, "messages", None) or one.prompt
     texts = [m.content for m in messages if m.role != "system"]
     for text in texts:
@@ -294,7 +294,7 @@ def _leaks(one: Any, tested: Mapping[str, str], guard: Protected | None) -> str:
 
 
 def write(stage: Stage, result: ReadRows) -> dict[str, Any]:
-    """own.parquet, a line to the log for each file, and what the card says of them."""
+    """Writes own.parquet and a log line per file; returns the card's entry."""
     tables.write(stage.out / "own.parquet", result.own, OwnRow)
     for file, n in result.counts.items():
         splits = ", ".join(f"{n[s]} {s}" for s in SPLITS if n.get(s))
@@ -306,7 +306,7 @@ def write(stage: Stage, result: ReadRows) -> dict[str, Any]:
 
 
 def own_rows(folder: Path) -> dict[str, OwnRow]:
-    """Id -> where it came from, of the rows of the user's own in an artifact; {} where it has none."""
+    """Id -> origin, for the user's rows in an artifact; {} if it has none."""
     path = folder / "own.parquet"
     return {o.id: o for o in tables.read(path, OwnRow)} if path.exists() else {}
 
@@ -326,12 +326,12 @@ def repeated(ids: Sequence[str], weights: Mapping[str, float], seed: int) -> lis
 
 
 def said(stage: Stage, text: str) -> None:
-    """A line to the log: what was left out, where it happens."""
+    """Logs what was left out and why."""
     print(f"{stage.name}: {text}", file=sys.stderr)
 
 
 def too_long(stage: Stage, long: int, n: int, what: str, limit: int, longest: int = 0) -> None:
-    """Say how many rows are longer than `max_length` and not learned; nothing where none is."""
+    """Logs how many rows are left out because they are longer than `max_length`, if any."""
     if long:
         most = f" (the longest has {longest:,})" if longest else ""
         said(

@@ -17,7 +17,7 @@ PASSWORD = "PREFECT_SERVER_API_AUTH_STRING"
 
 
 def settings(auth: str, address: str) -> dict[str, str]:
-    """What the server is to have in its environment. auth: user:token; address: http://127.0.0.1:PORT.
+    """The environment variables of the server. auth: user:token; address: http://127.0.0.1:PORT.
     (prefect/settings/models/server/api.py)"""
     return {
         PASSWORD: auth,
@@ -28,7 +28,7 @@ def settings(auth: str, address: str) -> dict[str, str]:
 
 
 def main(port: int) -> None:
-    """Serve until SIGTERM."""
+    """Serves until SIGTERM."""
     from prefect.logging.configuration import setup_logging
     from prefect.server.api.server import create_app
 

@@ -71,7 +71,7 @@ def _checked(entry: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _schedule(given: dict[str, Any], where: str) -> Any:
-    """One of {cron, timezone}, {interval (seconds), anchor_date}, {rrule}, with `active`. Raises UserError where it can
+    """One of {cron, timezone}, {interval (seconds), anchor_date}, {rrule}, with `active`. Raises UserError if it can
     never fire."""
     import asyncio
 
@@ -96,14 +96,14 @@ def _schedule(given: dict[str, Any], where: str) -> Any:
 
 
 async def _ahead(schedule: Any) -> list[datetime]:
-    """The next time at which a schedule fires, by the server's own reckoning."""
+    """The next time at which a schedule fires, as the server computes it."""
     from prefect.server.schemas import schedules as server_side
 
     return await getattr(server_side, type(schedule).__name__)(**schedule.model_dump()).get_dates(n=1)
 
 
 def apply(api: Any, root: Path) -> list[str]:
-    """Put the deployments of prefect.yaml on the server; what was there under their names is replaced. Returns a line
+    """Puts the deployments of prefect.yaml on the server, where they replace those of the same names. Returns a line
     about each."""
     from prefect.utilities.callables import parameter_schema
 

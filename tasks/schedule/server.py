@@ -1,4 +1,4 @@
-"""The Prefect server of a project: starting it, what is deployed on it, what it ran. Prefect is imported inside
+"""The Prefect server of a project: starts it, and lists its deployments and runs. Prefect is imported inside
 functions only.
 
 A server that we start listens on the loopback address, answers its own pages and those who know its password alone
@@ -28,7 +28,7 @@ from tasks.core import local
 from tasks.storage import state
 
 PORT = 4200
-USER = "espalier"  # half of a password that Prefect wants to have two halves
+USER = "espalier"  # the user part of the password: Prefect requires user:token
 POOL = "espalier"  # work pool of the deployments; its worker takes one run at a time
 GPU = "gpu"  # global concurrency limit: one stage at a time on the device
 PATIENCE = 300.0  # seconds for a server to answer after its start: some ten on an idle machine
@@ -44,14 +44,14 @@ def password(root: Path) -> str:
 
 
 def link(root: Path, url: str) -> str:
-    """What a person opens to see the server's pages: with the token, where the server is the project's own."""
+    """The link to the server's pages; with the token if the server is the project's own."""
     address = url.removesuffix("/api")
     own = os.environ.get("PREFECT_HOME") == str(home(root).resolve())
     return local.link(address, password(root).partition(":")[2]) if own else address
 
 
 def environment(root: Path, url: str) -> dict[str, str]:
-    """What a process needs to talk to the server; to be set before Prefect is imported."""
+    """The environment variables that a client of the server needs; set them before Prefect is imported."""
     own = {}
     if not os.environ.get("PREFECT_API_URL"):
         own = {"PREFECT_HOME": str(home(root).resolve()), "PREFECT_API_AUTH_STRING": password(root)}
@@ -67,7 +67,7 @@ def answers(url: str, seconds: float = 3.0) -> bool:
 
 
 def find(root: Path) -> str | None:
-    """The address of the server in use; None where none runs. Raises UserError where PREFECT_API_URL names one that
+    """The address of the server in use; None where none runs. Raises UserError if PREFECT_API_URL names a server that
     does not answer."""
     if named := os.environ.get("PREFECT_API_URL"):
         if not answers(named):
@@ -78,7 +78,7 @@ def find(root: Path) -> str | None:
 
 
 def connect(root: Path) -> str:
-    """The address of the server in use, with this process set up to talk to it. Raises UserError where none runs."""
+    """The address of the server in use, with this process set up to talk to it. Raises UserError if none runs."""
     if find(root) is None:
         raise UserError(f"no Prefect server runs for {root}: `espalier schedule` starts one")
     return settle(root)[0]
@@ -162,13 +162,13 @@ def client() -> Any:
 
 
 def prepare(api: Any) -> None:
-    """The limit on the device and the work pool, made where they are missing."""
+    """Creates the limit on the device and the work pool if they are missing."""
     api.upsert_global_concurrency_limit_by_name(GPU, 1)
     pool(api, POOL)
 
 
 def pool(api: Any, name: str) -> None:
-    """A work pool whose workers run processes, made where it is missing."""
+    """Creates a work pool whose workers run processes, if it is missing."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
 
@@ -237,7 +237,7 @@ def _runs(api: Any, types: tuple[str, ...] = (), limit: int = 10) -> list[Any]:
 
 
 def recent(api: Any, limit: int) -> list[Any]:
-    """The latest runs that have begun or should have."""
+    """The latest runs that have started or are overdue."""
     begun = _runs(
         api, ("RUNNING", "PENDING", "CANCELLING", "COMPLETED", "FAILED", "CRASHED", "CANCELLED", "PAUSED"), limit
     )
@@ -273,7 +273,7 @@ def stages(api: Any, run: Any) -> dict[str, str]:
 
 
 def chosen(api: Any, name: str) -> Any:
-    """The flow run with this name or beginning of an id. Raises UserError where there is none, or more than one."""
+    """The flow run with this name or id prefix. Raises UserError if there is none, or more than one."""
     matching = [
         r for r in _runs(api, (), 200) if name in (r.name, str(r.id)) or (len(name) >= 4 and str(r.id).startswith(name))
     ]

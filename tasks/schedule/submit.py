@@ -58,7 +58,7 @@ class Job:
 
 
 def check(job: Job, kind: str, plans: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises UserError for what cannot run so, before anything is spent."""
+    """Raises UserError for a job that cannot run, before anything is spent."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?", job.name):
         raise UserError(f"--name {job.name}: small letters, digits and hyphens, 52 at most")
     if job.nodes < 1 or job.hours <= 0 or job.cpus < 1 or job.memory < 1 or job.gpus < 0:
@@ -269,7 +269,7 @@ KINDS: dict[str, tuple[Callable[[Job, int], str], str, tuple[str, ...]]] = {
 
 
 def write(job: Job, kind: str, learners: int = 1) -> Path:
-    """The rendered file, in .espalier/submit."""
+    """Writes the rendered file to .espalier/submit."""
     render, ending, _ = KINDS[kind]
     file = job.root / ".espalier" / "submit" / f"{job.name}{ending}"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -278,7 +278,7 @@ def write(job: Job, kind: str, learners: int = 1) -> Path:
 
 
 def send(file: Path, kind: str, address: str = "") -> str:
-    """Hand a rendered file over, and return what was answered. Raises UserError where nobody takes it."""
+    """Submits a rendered file, and returns the answer. Raises UserError if the system does not accept it."""
     program = KINDS[kind][2]
     if not program:
         return _post(address, file)

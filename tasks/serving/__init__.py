@@ -1,1 +1,1 @@
-"""What answers over HTTP: the guard of every local service, the sessions of programs, the OpenAI-compatible API."""
+"""HTTP services: the sessions of programs, the OpenAI-compatible API, the training API."""

@@ -1,6 +1,6 @@
 """OpenAI's `/v1/models`, `/v1/chat/completions` and `/v1/completions` over `Conversations`, streamed where asked.
 
-What a request may say is what the sampler can do: a parameter that would have to be ignored is refused by name. Errors
+A request may set what the sampler supports: a parameter that would have to be ignored is refused by name. Errors
 have the API's shape, `{"error": {"message", "type", "param", "code"}}`, those of the guard before it included.
 https://platform.openai.com/docs/api-reference
 """
@@ -24,7 +24,7 @@ from tasks.core import local
 from tasks.serving.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
 
-MOST = 256  # answers that wait or are under way
+MOST = 256  # most answers that wait or are in progress
 _BODY = 4 << 20  # bytes
 
 
@@ -102,7 +102,7 @@ class Completion(Common):
 
 
 class Served:
-    """A model and what is known of it. name: by which it is asked for; context: tokens of a prompt and its answer."""
+    """A model and its facts. name: its name in requests; context: most tokens of a prompt and its answer."""
 
     def __init__(self, conversations: Conversations, *, name: str, context: int) -> None:
         self.conversations, self.name, self.context = conversations, name, context
@@ -119,7 +119,7 @@ class Served:
             )
 
     def room(self, prompt: np.ndarray, wanted: int | None) -> int:
-        """Tokens that an answer may have. Raises Refused where prompt and answer do not fit."""
+        """The tokens that an answer may have. Raises Refused if prompt and answer do not fit."""
         if not len(prompt):
             raise Refused("the prompt has no tokens", param="prompt")
         left = self.context - len(prompt)
@@ -145,7 +145,7 @@ class Served:
     def start(
         self, prompts: Sequence[np.ndarray], body: Common, limits: Sequence[int], top: int | None
     ) -> tuple[list[Request], list[asyncio.Queue[Piece]]]:
-        """`n` answers to each prompt, under way. Raises Refused where there are too many."""
+        """Starts `n` answers to each prompt. Raises Refused if there are too many."""
         if self.conversations.busy + len(prompts) * body.n > MOST:
             raise Refused(f"more than {MOST} answers are asked for at a time: ask again later", status=429, code="busy")
         try:
@@ -184,7 +184,7 @@ def _to(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Piece]) -> Callabl
 async def _pieces(
     http: Http, requests: Sequence[Request], queues: Sequence[asyncio.Queue[Piece]]
 ) -> AsyncIterator[tuple[int, Piece]]:
-    """(which answer, what is new of it) until all are over; who has left is not sampled for any more."""
+    """(index of an answer, its new piece) until all are finished; sampling stops for a client that has left."""
     merged: asyncio.Queue[tuple[int, Piece]] = asyncio.Queue()
 
     async def forward(i: int, queue: asyncio.Queue[Piece]) -> None:
@@ -216,7 +216,7 @@ async def _pieces(
 async def _whole(
     http: Http, requests: Sequence[Request], queues: Sequence[asyncio.Queue[Piece]]
 ) -> list[tuple[str, list[Token], Piece]]:
-    """(text, tokens, last piece) of every answer. Raises Refused where one broke."""
+    """(text, tokens, last piece) of every answer. Raises Refused if one failed."""
     out: list[Any] = [("", [], Piece()) for _ in requests]
     async for i, piece in _pieces(http, requests, queues):
         if piece.error:
@@ -279,7 +279,7 @@ async def _chat(served: Served, body: ChatBody, http: Http) -> Any:
         raise Refused("top_logprobs needs logprobs: true", param="top_logprobs")
     try:
         prompt = served.renderer.prompt([t.message() for t in body.messages])
-    except Exception as e:  # templates raise what they like
+    except Exception as e:  # templates may raise anything
         raise Refused(f"the chat template cannot write these messages: {e}", param="messages") from e
     limit = served.room(prompt, body.max_completion_tokens or body.max_tokens)
     top = (body.top_logprobs or 0) if body.logprobs else None
@@ -303,7 +303,7 @@ async def _chat(served: Served, body: ChatBody, http: Http) -> Any:
 async def _chat_events(
     served: Served, body: ChatBody, prompt: int, pieces: AsyncIterator[tuple[int, Piece]]
 ) -> AsyncIterator[dict[str, Any]]:
-    """A streamed answer to a prompt of so many tokens."""
+    """A streamed answer to a prompt of this many tokens."""
     begin, counts = _head(served, "chat.completion.chunk", "chatcmpl"), [0] * body.n
     for i in range(body.n):
         delta = {"role": "assistant", "content": ""}
@@ -361,7 +361,7 @@ async def _completions(served: Served, body: Completion, http: Http) -> Any:
 
 
 def _prompts(served: Served, body: Completion) -> tuple[list[np.ndarray], list[int]]:
-    """The ids of every prompt, and how many tokens may follow each. Raises Refused for what is not offered."""
+    """The ids of every prompt, and how many tokens may follow each. Raises Refused for what is not supported."""
     given = body.prompt
     several = isinstance(given, list) and (not given or not isinstance(given[0], int))
     texts: list[Any] = list(given) if several and isinstance(given, list) else [given]
@@ -417,7 +417,7 @@ def _head(served: Served, kind: str, prefix: str) -> dict[str, Any]:
 
 
 def told(status: int, why: str) -> tuple[bytes, bytes]:
-    """A refusal of the guard, in the API's shape."""
+    """A refusal of the guard, in the format of the API."""
     if status == 401:
         why = "send the key that `espalier serve` printed, as `Authorization: Bearer KEY`"
     code = "invalid_api_key" if status == 401 else None
@@ -425,5 +425,5 @@ def told(status: int, why: str) -> tuple[bytes, bytes]:
 
 
 def guarded(served: Served, key: str) -> local.Asgi:
-    """The endpoints for those who know the key, on this machine."""
+    """The endpoints, for clients on this machine that know the key."""
     return local.Guard(application(served), token=key, max_body=_BODY, told=told)  # type: ignore[arg-type]

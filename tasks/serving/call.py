@@ -1,5 +1,5 @@
-"""Run as a program, `python call.py module:name`: calls a Python function of the user's with the problem that stands on
-standard input, and writes what it returns as one line of JSON. What the function prints goes to standard error."""
+"""Run as a program, `python call.py module:name`: calls a user's Python function with the problem read from standard
+input, and writes the result as one line of JSON. What the function prints goes to standard error."""
 
 import importlib
 import json

@@ -1,7 +1,7 @@
-"""Requests under way: one thread samples a few tokens of each in turn, so that none waits for another's end.
+"""Active requests: one thread samples a few tokens of each in turn, so that no request waits for another to finish.
 
-Requests with the same settings that wait at the same time are sampled by_sampling. What a request gets depends on its
-prompt, its settings and its seed alone, but for rounding (a matrix product of another size may differ in the last bit).
+Requests with the same settings that wait at the same time are sampled together. The answer depends only on the prompt,
+the settings and the seed, except for rounding (a matrix product of another size may differ in the last bit).
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from training.model.model import head_weight, hidden_states
 from training.model.render import Renderer
 from training.rollout.play import Sampler
 
-CHUNK = 16  # tokens that a request samples before it is another's turn
+CHUNK = 16  # tokens that a request samples before the next request's turn
 _ROWS = 64  # of log-probs in one product
-_HALF = "\ufffd"  # what bytes that are no whole character decode to
+_HALF = "\ufffd"  # the decoding of bytes that are not a whole character
 
 Reason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """An id, its log-prob at temperature 1 (None for the first of a prompt), and the likeliest in its place."""
+    """An id, its log-prob at temperature 1 (None for the first of a prompt), and the most likely tokens at its
+    position."""
 
     id: int
     logp: float | None
@@ -38,8 +39,8 @@ class Token:
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """What is new of an answer: text, its tokens where log-probs were asked for, how many there are so far; `over` says
-    why it ended, `error` what broke."""
+    """A new piece of an answer: text, its tokens if log-probs were requested, and the number of tokens so far; `over`
+    says why the answer ended, `error` what failed."""
 
     text: str = ""
     tokens: tuple[Token, ...] = ()
@@ -69,8 +70,8 @@ class Request:
 
 
 class Writer:
-    """Ids -> the text that can be said already. Held back: half a character, and what may be the start of a text that
-    ends the answer."""
+    """Ids -> the text that can be sent already. An incomplete character, and a possible beginning of a stop text, are
+    held back."""
 
     def __init__(self, renderer: Renderer, stop: Sequence[str]) -> None:
         self.renderer, self.stop = renderer, tuple(stop)
@@ -97,7 +98,7 @@ class Writer:
 
 
 class _Group:
-    """Requests that are sampled by_sampling: one session, one row each."""
+    """Requests that are sampled together: one session, one row each."""
 
     def __init__(self, sampler: Sampler, renderer: Renderer, requests: Sequence[Request]) -> None:
         self.requests = list(requests)
@@ -107,7 +108,7 @@ class _Group:
         self.alive = list(range(len(requests)))
 
     def step(self, model: torch.nn.Module) -> None:
-        """A few tokens of each."""
+        """Samples a few tokens of each request."""
         self.alive = [i for i in self.alive if not self.requests[i].cancelled]
         if not self.alive:
             return
@@ -139,7 +140,7 @@ class _Group:
 
 
 class Conversations:
-    """The thread that samples. `ask` queues requests; `close` ends it."""
+    """The sampling thread. `ask` queues requests; `close` ends the thread."""
 
     def __init__(self, sampler: Sampler, renderer: Renderer) -> None:
         self.sampler, self.renderer = sampler, renderer
@@ -152,7 +153,7 @@ class Conversations:
 
     @property
     def busy(self) -> int:
-        """Requests that wait or are under way."""
+        """The number of requests that wait or are active."""
         return len(self.waiting) + sum(len(g.alive) for g in self.groups)
 
     def ask(self, requests: Sequence[Request]) -> None:
@@ -189,7 +190,7 @@ class Conversations:
         self.groups.append(_Group(self.sampler, self.renderer, requests))
 
     def _guarded(self, requests: Sequence[Request], do: Callable[[], None]) -> None:
-        """What breaks for some requests is told to them, and the others go on."""
+        """Reports a failure to the requests that it concerns; the others continue."""
         try:
             do()
         except Exception as e:  # noqa: BLE001 (said to who asked)
@@ -200,7 +201,8 @@ class Conversations:
 
 @torch.inference_mode()
 def scored(model: torch.nn.Module, ids: np.ndarray, begin: int, top: int) -> list[Token]:
-    """The tokens `ids[begin:]` with their log-probs at temperature 1, and the `top` likeliest in each one's place."""
+    """The tokens `ids[begin:]` with their log-probs at temperature 1, and the `top` most likely tokens at each
+    position."""
     at = torch.from_numpy(np.asarray(ids, dtype=np.int64))
     head = head_weight(model)
     out = [Token(id=int(at[0]), logp=None)] if begin == 0 else []

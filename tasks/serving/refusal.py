@@ -1,4 +1,4 @@
-"""What an API says to a request that it does not answer, in OpenAI's shape: `{"error": {"message", "type", "param",
+"""The error response of an API, in OpenAI's format: `{"error": {"message", "type", "param",
 "code"}}`."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 
 
 class Refused(Exception):
-    """A request that is not answered: its status, one sentence, the parameter that is wrong, and a code."""
+    """A refused request: status, one sentence, the wrong parameter, and a code."""
 
     def __init__(self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -25,7 +25,7 @@ def error(message: str, kind: str, param: str | None = None, code: str | None = 
 
 
 def refusals(app: FastAPI, offers: str) -> None:
-    """Let the application tell its refusals in this shape. offers: said where a path is asked for that there is not."""
+    """Makes the application report refusals in this format. offers: the text for an unknown path."""
 
     @app.exception_handler(Refused)
     async def refused(_: Request, e: Refused) -> JSONResponse:

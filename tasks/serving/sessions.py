@@ -1,4 +1,4 @@
-"""An address for each episode of an agent program, and the process behind it.
+"""Gives each episode of an agent program an address, and runs the program's process.
 
 One server of this process answers on the loopback address under `/sessions/ID/v1/`, each session by a key of its own.
 A request waits until the player has sampled its turn (training/rollout/play.py): so the weights never change within
@@ -46,7 +46,7 @@ from tasks.serving.refusal import Refused, error, refusals
 from training.env.program import Asked, Ended, Program
 from training.types import Segment
 
-MODEL = "policy"  # the name under which the model is asked for
+MODEL = "policy"  # name of the model in requests
 BODY = 4 << 20  # bytes of a request
 WAITING = 64  # requests of one session that may wait
 GRACE = 5.0  # seconds in which a program that has posted its result may end
@@ -56,7 +56,7 @@ _OFFERS = "here are sessions/ID/v1/chat/completions, /v1/responses, /v1/messages
 
 @dataclass
 class Waiting:
-    """A request that waits for its turn."""
+    """A request that waits to be sampled."""
 
     asking: Asking
     answered: Future[Reply] = field(default_factory=Future)
@@ -64,14 +64,14 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Turn:
-    """A request that was answered: all messages up to the reply, and the tools that were offered."""
+    """An answered request: all messages up to the reply, and the offered tools."""
 
     messages: tuple[ChatMessage, ...]
     tools: tuple[Mapping[str, Any], ...]
 
 
 class Session:
-    """One episode of a program: what its address is asked, and its process."""
+    """One episode of a program: the requests to its address, and its process."""
 
     def __init__(self, program: Program, problem: Problem, address: str, forget: Callable[[Session], object]) -> None:
         self.program, self.name, self.key = program, secrets.token_hex(8), secrets.token_urlsafe(32)
@@ -123,7 +123,7 @@ class Session:
             return None
 
     def next(self) -> Asked | Ended:
-        """Wait for the next request or the end of the program."""
+        """Waits for the next request or the end of the program."""
         while True:
             with self.changed:
                 ended = self._ended()
@@ -158,7 +158,7 @@ class Session:
         return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
 
     def _outcome(self, code: int) -> Ended:
-        """What the program, which is over, wrote on its standard output."""
+        """The result that the finished program wrote to standard output."""
         if code:
             last = (self._read("err").strip().splitlines() or ["no message"])[-1]
             how = f"signal {-code}" if code < 0 else f"code {code}"
@@ -205,8 +205,8 @@ class Session:
         )
 
     def _follows(self, asking: Asking) -> int | None:
-        """The turn that the request goes on from: of those whose whole conversation it repeats the longest, and of
-        these the last. None where there is none, or where what follows is more than messages of a user or a tool."""
+        """The turn that the request continues: among the turns whose whole conversation it repeats, the longest, and of
+        these the last. None if there is none, or if the new messages are not all from a user or a tool."""
         best: int | None = None
         for k, turn in enumerate(self.turns):
             n = len(turn.messages)
@@ -218,7 +218,7 @@ class Session:
         return best
 
     def reply(self, text: str, segment: Segment, prompt_tokens: int, tokens: Sequence[str] = ()) -> None:
-        """Answer the request that `next` gave last."""
+        """Answers the request that `next` returned last."""
         now, self._now = self._now, None
         assert now is not None, "a reply to no request"
         reply = shapes.reply(text, segment, prompt_tokens, now.asking.tools, tokens)
@@ -227,7 +227,7 @@ class Session:
             now.answered.set_result(reply)
 
     def ask(self, asking: Asking) -> Future[Reply]:
-        """Queue a request. Raises Refused where the episode is over or too many wait."""
+        """Queues a request. Raises Refused if the episode is over or too many requests wait."""
         with self.changed:
             if self.over:
                 raise Refused(self.over, status=410, code="session_over")
@@ -238,7 +238,7 @@ class Session:
             return self.waiting[-1].answered
 
     def post(self, ended: Ended) -> None:
-        """The program's result, where it says it before its end."""
+        """Receives the program's result, if the program posts it before it ends."""
         with self.changed:
             if self.over:
                 raise Refused(self.over, status=410, code="session_over")
@@ -246,7 +246,8 @@ class Session:
             self.changed.notify_all()
 
     def close(self, why: str) -> None:
-        """End the episode: what waits is refused, the process group is ended. A second call does nothing."""
+        """Ends the episode: waiting requests are refused, and the process group is ended. A second call does
+        nothing."""
         with self.changed:
             if self.over:
                 return
@@ -261,7 +262,7 @@ class Session:
             while self._code() is None and time.monotonic() < until:
                 time.sleep(0.02)
             try:
-                os.killpg(self._process.pid, signal.SIGKILL)  # its children too, where it is gone itself
+                os.killpg(self._process.pid, signal.SIGKILL)  # its children too, even if the program itself is gone
             except (ProcessLookupError, PermissionError):
                 pass
             self._process.wait()
@@ -295,7 +296,7 @@ def result(value: Mapping[str, Any]) -> Ended:
 
 
 class Sessions:
-    """The server, and the sessions that are open. Called with a program and a problem it begins an episode."""
+    """The server and its open sessions. Calling it with a program and a problem begins an episode."""
 
     def __init__(self) -> None:
         self.open: dict[str, Session] = {}
@@ -330,7 +331,7 @@ class Sessions:
 
 @lru_cache
 def sessions() -> Sessions:
-    """Those of this process, started once."""
+    """The sessions of this process, started once."""
     return Sessions()
 
 
@@ -368,7 +369,7 @@ async def _parsed(http: Request) -> Any:
 
 
 async def _asked(http: Request) -> dict[str, Any]:
-    """A request for a turn of our model. Raises Refused."""
+    """Parses a request for a turn of our model. Raises Refused if it is invalid."""
     value = await _parsed(http)
     if not isinstance(value, dict):
         raise Refused("the body of the request is no JSON object")

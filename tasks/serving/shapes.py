@@ -26,7 +26,7 @@ from training.types import Segment
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 OVERRULED = ("temperature", "top_p", "top_k", "min_p", "seed", "frequency_penalty", "presence_penalty", "logit_bias")
-# Say nothing about the reply's text, or what every reply here is anyway.
+# Parameters that do not affect the reply's text, or that ask for what every reply here is anyway.
 HARMLESS = frozenset(
     "model stream stream_options user metadata store parallel_tool_calls service_tier logprobs reasoning reasoning_effort "
     "thinking include truncation background prompt_cache_key safety_identifier verbosity prompt_cache_retention".split()
@@ -36,7 +36,7 @@ _TEXT = ("text", "input_text", "output_text")
 
 @dataclass(frozen=True)
 class ChatMessage:
-    """A message in one form, whatever shape it came in: an assistant's calls are (name, arguments as sorted JSON)."""
+    """A message in one form, whichever API it came from: an assistant's calls are (name, arguments as sorted JSON)."""
 
     role: str
     content: str
@@ -65,8 +65,8 @@ class Asking:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What was sampled: text without calls, the calls (id, name, arguments), and why it ended; `tokens` are the texts of
-    its ids, where they were asked for."""
+    """The sampled reply: text without calls, the calls (id, name, arguments), and why it ended; `tokens` are the texts
+    of its ids, if requested."""
 
     text: str
     calls: tuple[tuple[str, str, str], ...]
@@ -76,7 +76,7 @@ class Reply:
 
     @property
     def logprobs(self) -> dict[str, Any] | None:
-        """As OpenAI's chat completions tell them: every sampled token, the one that ends the turn too."""
+        """In the format of OpenAI's chat completions: every sampled token, including the one that ends the turn."""
         if not self.tokens:
             return None
         assert self.segment.logp is not None
@@ -100,7 +100,7 @@ def reply(
     tools: Sequence[Mapping[str, Any]],
     tokens: Sequence[str] = (),
 ) -> Reply:
-    """Calls are read out of the text where tools were offered; a call that cannot be read stays text."""
+    """Parses calls out of the text if tools were offered; a call that cannot be parsed stays text."""
     parsed_calls = calls(text) if tools else []
     if not parsed_calls or any(c.broken for c in parsed_calls):
         return Reply(text=text.strip(), calls=(), segment=segment, prompt_tokens=prompt_tokens, tokens=tuple(tokens))
@@ -164,7 +164,7 @@ def _number(body: Mapping[str, Any], *names: str) -> int | None:
 
 
 def _common(body: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """What all shapes share. Raises Refused for parameters that cannot be honoured."""
+    """Reads the parameters that all three APIs share. Raises Refused for those that are not supported."""
     for name, value in body.items():
         if name in HARMLESS or name in OVERRULED or name in known or value is None:
             continue

@@ -3,7 +3,7 @@ its data and its losses are the client's (`training_client.py`); models, gradien
 
 A loss is the sum over tokens that Tinker defines (https://tinker-docs.thinkingmachines.ai/losses): for a mean,
 divide the weights or advantages. Each model belongs to the session that made it, and a session lasts as long as the
-connection that opened it: a client that dies leaves nothing but the states that it saved.
+connection that opened it: a client that dies leaves only its saved states.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Trainer:
         return session
 
     def end(self, session: str) -> None:
-        """Forget a session, its models and what they sample with."""
+        """Drops a session with its models and their sampling weights."""
         with self.lock:
             for model in self.sessions.pop(session, _Session()).models:
                 self.policies.remove(model)
@@ -212,7 +212,7 @@ class Trainer:
         return _output(rows, torch.cat(heard), {"loss:sum": stats.pop("loss"), **stats})
 
     def forward(self, body: Pass) -> dict[str, Any]:
-        """The same without gradients."""
+        """As `forward_backward`, without gradients."""
         policy, rows = self._model(body.model_id), self._rows(body)
         batch = pack(rows, device=self.device)
         with self.policies.using(policy.name), torch.no_grad():
@@ -242,7 +242,7 @@ class Trainer:
         return {"path": f"{policy.name}/{body.name}"}
 
     def load_state(self, body: Restore) -> dict[str, Any]:
-        """A new model of this session that goes on from a saved state, of whatever session."""
+        """A new model of this session that continues from a saved state of any session."""
         session, parts = self._session(body.session_id), body.path.split("/")
         if len(parts) != 2 or not all(_NAME.fullmatch(x) for x in parts):
             raise Refused(f"{body.path!r} is no path that save_state gave", param="path")
@@ -255,7 +255,7 @@ class Trainer:
         return {"model_id": policy.name, "step": policy.learner.step_count}
 
     def save_weights_for_sampler(self, body: Named) -> dict[str, Any]:
-        """The weights as they are now, for `sample`; the latest few of a model are kept."""
+        """Keeps the current weights for `sample`; only the latest few of a model are kept."""
         policy = self._model(body.model_id)
         session = next(s for s in self.sessions.values() if policy.name in s.models)
         path = f"{policy.name}/sampler/{_named(body.name)}"
@@ -322,7 +322,7 @@ class Trainer:
         return self.sessions[session]
 
     def _model(self, model: str) -> Policy:
-        """Its id is as hard to guess as a key, and told to the session alone that made it."""
+        """The id is as hard to guess as a key, and only the session that made the model knows it."""
         if model not in self.policies.named:
             raise Refused(
                 f"there is no model {model!r}: its session is over, or it was unloaded", status=404, param="model_id"
@@ -372,7 +372,7 @@ class Trainer:
 
 
 def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
-    """The project's own loss of that name. Raises Refused for a setting that it does not have."""
+    """The project's own loss of that name. Raises Refused for an unknown setting."""
     config = body.loss_fn_config or {}
     known = _CONFIG if body.loss_fn in ("ppo", "cispo") else ()
     if odd := sorted(config.keys() - set(known)):
@@ -519,8 +519,8 @@ def _taking(call: Callable[[str, Http], Any], name: str) -> Callable[..., Any]:
 
 
 def guarded(trainer: Trainer, key: str) -> local.Asgi:
-    """The endpoints for those who know the key, on this machine. Tinker's SDK shows it with its own prefix, in a header of
-    its own."""
+    """The endpoints, for clients on this machine that know the key. Tinker's SDK shows it with its own prefix, in a
+    header of its own."""
     app = local.Guard(application(trainer), token=key, max_body=_BODY, told=told)  # type: ignore[arg-type]
 
     async def shown(scope: Any, receive: Any, send: Any) -> None:

@@ -1,7 +1,7 @@
-"""The client of `espalier serve --training`, under the names of Tinker's SDK. It needs nothing but Python; torch only for
-a loss of your own.
+"""The client of `espalier serve --training`, under the names of Tinker's SDK. It needs only Python, and torch for a
+loss of your own.
 
-Every call gives a future at once; calls of one model are done in the order in which they were made.
+Every call returns a future at once; calls of one model run in the order in which they were made.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 
 class TrainingApiError(RuntimeError):
-    """What the service said instead of an answer."""
+    """An error that the service returned."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,8 @@ class _Http:
 
 
 class ServiceClient:
-    """A session with the service. Its models end with it: with `close`, a `with` block, or the process."""
+    """A session with the service. Its models are dropped when it ends, by `close`, at the end of a `with` block, or
+    with the process."""
 
     def __init__(self, base_url: str, api_key: str) -> None:
         self.http = _Http(base_url, api_key)
@@ -218,7 +219,7 @@ class TrainingClient:
     def forward(
         self, data: Sequence[Datum], loss_fn: str, loss_fn_config: Mapping[str, float] | None = None
     ) -> Future[ForwardBackwardOutput]:
-        """The same without gradients."""
+        """As `forward_backward`, without gradients."""
         return self._pass("forward", data, loss_fn, loss_fn_config)
 
     def _pass(
@@ -264,7 +265,7 @@ class TrainingClient:
         return self._queue.submit(self._ask, "optim_step", {"adam_params": asdict(adam_params)})
 
     def save_state(self, name: str) -> Future[Saved]:
-        """Weights and optimizer, to go on from in whatever session."""
+        """Saves weights and optimizer, from which any session can continue."""
         return self._queue.submit(lambda: Saved(**self._ask("save_state", {"name": name})))
 
     def save_weights_for_sampler(self, name: str) -> Future[Saved]:
@@ -274,7 +275,7 @@ class TrainingClient:
         return SamplingClient(self.service, self.save_weights_for_sampler(name).result().path)
 
     def unload(self) -> None:
-        """End this policy before its session ends."""
+        """Drops this policy before its session ends."""
         self._queue.submit(self._ask, "unload_model", {}).result()
 
 

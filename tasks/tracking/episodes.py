@@ -1,4 +1,4 @@
-"""Episodes as MLflow shows them: a trace that opens turn by turn, and a table of what was asked and said.
+"""Episodes in MLflow: a trace that opens turn by turn, and a table of questions and answers.
 
 A trace is one conversation: its root span holds question, answer and outcome; below it every turn of the model is a
 span with the messages that it saw, and every call of a tool a span with query and result. Traces of one problem share a
@@ -24,8 +24,8 @@ CLOCK = "wall seconds: of a turn those of the batch that it was sampled in, of a
 
 
 def chosen(path: Path, n: int) -> list[dict[str, Any]]:
-    """n episodes of the file, as many of every run as can be, drawn by the hash of their problem: the same problems of
-    every run."""
+    """n episodes of the file, evenly over the runs as far as possible, drawn by the hash of their problem, so that all
+    runs show the same problems."""
     runs: dict[str, list[dict[str, Any]]] = {}
     with path.open(encoding="utf-8") as lines:
         for line in lines:
@@ -54,8 +54,8 @@ def trace(
     at: int,
     seconds: Sequence[float] | None = None,
 ) -> None:
-    """Make one trace. at: nanoseconds at which it begins. seconds: what each message took; without it every span has
-    the length 0."""
+    """Makes one trace. at: its start in nanoseconds. seconds: the duration of each message; without it every span has
+    length 0."""
     messages = e["messages"]
     question = next((m["content"] for m in messages if m["role"] == "user"), "")
     tags = {

@@ -13,8 +13,8 @@ from typing import Any
 from tasks.core.config import read_yaml
 from tasks.runtime.stage import file_digest, graph
 
-KEY = "espalier.identity"  # tag of a model: the identity of the output that it is
-JUDGE = "evaluate"  # the stage that measures models
+KEY = "espalier.identity"  # tag of a model: the identity of the output that holds it
+JUDGE = "evaluate"  # the stage that evaluates models
 
 
 def outputs(root: Path, kind: str, places: Sequence[str]) -> list[str]:

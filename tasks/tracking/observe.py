@@ -1,9 +1,9 @@
 """Shipping the spool (tasks/tracking/spool.py) to MLflow, with tasks/tracking/models.py the files that import mlflow.
 
-What a pass cannot ship, the next one ships. Each event counts once: the offset moves only after MLflow has taken a
-batch, a batch that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy), and runs
-are looked up by a key before they are made.
-`python -m tasks.tracking.observe` ships while its standard input is open, and once more when that closes.
+Events that one pass cannot ship are shipped by the next. Each event counts once: the offset moves only after MLflow has
+taken a batch, a batch that is sent again after a crash carries the same time stamps and steps (MLflow keeps one copy),
+and runs are looked up by a key before they are made. `python -m tasks.tracking.observe` ships while its standard input
+is open, and once more when that closes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def uri(root: Path) -> str:
 
 
 def settle(root: Path) -> None:
-    """Make sure that what MLflow was told outlives a power cut, where its store is the project's own file: SQLite
+    """Makes what MLflow has stored survive a power cut, if its store is the project's own file: SQLite
     commits by removing its journal, and flushes the folder only before the next change."""
     where = uri(root)
     if where.startswith("sqlite:///") and (folder := Path(where.removeprefix("sqlite:///")).parent).is_dir():
@@ -63,8 +63,8 @@ def client(root: Path) -> Any:
 
 
 def silence(where: str, seconds: float = 2.0) -> str:
-    """Why nobody answers at a tracking URI, "" where somebody does. Asked before mlflow is imported and waits for its
-    own time-outs."""
+    """Why a tracking URI does not answer; "" if it does. Called before mlflow is imported, because mlflow waits for its
+    own long time-outs."""
     if not where.startswith(("http://", "https://")):
         return ""
     try:
@@ -95,7 +95,7 @@ def reason(error: BaseException) -> str:
 
 @contextmanager
 def refusals(root: Path) -> Iterator[None]:
-    """What MLflow or its database refuses, as one sentence: UserError."""
+    """Turns a refusal of MLflow or its database into a UserError of one sentence."""
     if why := silence(uri(root)):
         raise UserError(f"MLflow at {uri(root)} cannot be reached ({why}): start it, then try again")
     try:
@@ -466,7 +466,7 @@ def _sound(root: Path, path: Path) -> bool:
 
 
 def _waiting(folder: Path) -> int:
-    """Events of an execution that have not been shipped."""
+    """The events of an execution that have not been shipped."""
     count = 0
     for path in streams(folder):
         count += path.read_bytes()[_sent(path)["offset"] :].count(b"\n")
@@ -492,7 +492,7 @@ def shipping(root: Path, wait: float) -> Iterator[Shipping | None]:
 
 
 def sync(root: Path, wait: float = 60.0) -> str:
-    """Ship all that waits, and say what happened in one line."""
+    """Ships all waiting events, and returns one line about the result."""
     with shipping(root, wait) as ship:
         if ship is None:
             return "another process is shipping events to MLflow; try `espalier sync` again when it has ended"
@@ -557,7 +557,7 @@ def curves(root: Path, result: Mapping[str, Any], page: Path) -> list[str]:
 
 
 def _follow(root: Path) -> None:
-    """Ship until standard input closes, then once more."""
+    """Ships until standard input closes, then once more."""
     open_ = True
     while open_:
         open_ = not select.select([sys.stdin], [], [], EVERY)[0]

@@ -1,4 +1,4 @@
-"""The spool: every event of a run is a line on local disk before anything else happens with it.
+"""The spool: every event of a run is first written as a line to local disk.
 
     .espalier/spool/<execution>/execution.json    key, process, recipe, commit; the parent run once it exists
     .espalier/spool/<execution>/<stage>.jsonl     one event per line, written by the stage
@@ -207,7 +207,7 @@ def _whole(path: Path) -> None:
 
 
 def _last(stage: Stage) -> bool:
-    """Whether no other stage reads what this one writes."""
+    """Whether no other stage reads this stage's output."""
     mine = str(stage.target.relative_to(stage.root))
     edges = graph(stage.root)
     return stage.name in edges and not any(
