@@ -98,7 +98,8 @@ def agent(tmp_path, sessions):
     def made(lines, **knobs):
         path = tmp_path / f"agent{len(list(tmp_path.iterdir()))}.py"
         path.write_text(CLIENT + HTTPX * ("client." in lines) + textwrap.dedent(lines))
-        return {"program": program(command=f"{sys.executable} {path}", **knobs)}, {"programs": sessions}
+        limits = {"seconds": 600.0, **knobs}  # a busy machine may take over a minute to start twenty programs
+        return {"program": program(command=f"{sys.executable} {path}", **limits)}, {"programs": sessions}
 
     return made
 
