@@ -210,6 +210,11 @@ def result(case: str, metric: str, value: float, unit: str, better: str, n: int)
     }
 
 
+def size(r: dict) -> int:
+    """The number of pairs of a case."""
+    return int("".join(filter(str.isdigit, r["case"].partition(" pairs")[0])))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, nargs="+", metavar="N")
@@ -228,7 +233,7 @@ def main() -> int:
             for r in new:
                 print(f"{r['case']}: {r['metric']} {r['value']:,.4g} {r['unit']} {r['peers'] or ''}", flush=True)
             known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
-            known = [r for r in known if r["case"] != new[0]["case"]] + new
+            known = sorted([r for r in known if r["case"] != new[0]["case"]] + new, key=size)
             file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     return 0
 
