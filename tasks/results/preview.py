@@ -66,7 +66,7 @@ class Preview:
     """rows: (text lines, proof) of each row shown. made, quarantined: numbers of rows, and of those quarantined by reason, with
     examples.
 
-    seconds: of the stage alone; whole: seconds that the stage at full size takes at this rate, None where it was run
+    seconds: of the stage alone; whole: seconds that the stage at full size takes at this rate, None if it was run
     whole.
     """
 
@@ -112,7 +112,7 @@ def preview(root: Path, stage: str, n: int = 20) -> Preview:
 
 
 def _above(root: Path, stage: str) -> list[str]:
-    """The stages that it reads, directly or not, in the order of the graph."""
+    """The stages that a stage reads, directly or not, in the order of the graph."""
     edges = graph(root)
     if stage not in edges:
         raise UserError(f"{root} holds no dvc.yaml with the stage {stage}: change to a project")
@@ -128,9 +128,9 @@ def _above(root: Path, stage: str) -> list[str]:
 
 
 def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float | None:
-    """Seconds of the stage at full size: what it costs whatever its size, and what each row adds. The rate is that of
-    larger runs, for the first rows pay for caches that later ones use. None where the preview was the whole. The
-    preview itself is made last: it is what stays."""
+    """Predicted seconds of the stage at full size: a fixed cost plus a cost per row. The rate is measured on larger
+    runs, because the first rows fill caches that later rows use. None if the preview was the whole. The preview itself
+    is made last, so that its files remain."""
     if not SMALL[stage](full["params"], n):
         return None
     sizes, took = [n * 10, n * 30], []
@@ -148,10 +148,10 @@ def _whole(folder: Path, stage: str, full: Mapping[str, Any], n: int) -> float |
 
 
 def _wanted(params: Mapping[str, Any]) -> int:
-    """Rows that a stage is asked for, those of each family counted for each."""
+    """The number of rows that a stage is asked for; rows per family are counted for every family."""
     families = len(
         params.get("families", "111")
-    )  # the default of the stage `problems` has three, and others read its table
+    )  # the stage `problems` has three families by default, and other stages read its table
     return sum(
         v * (families if k == "n_family" or "families" in params else 1)
         for k, v in params.items()
@@ -160,7 +160,7 @@ def _wanted(params: Mapping[str, Any]) -> int:
 
 
 def _run(folder: Path, name: str, full: Mapping[str, Any], n: int) -> float:
-    """Seconds of the stage's own work."""
+    """The seconds of the stage's own work."""
     less = {**full, "params": {**full["params"], **SMALL[name](full["params"], n)}}
     stage = Stage(name, plan=less, root=folder)
     with stage.running():
@@ -200,7 +200,7 @@ def _read(
 
 
 def _spread(rows: list[Any], n: int) -> list[Any]:
-    """At most n of them, evenly over the table, so that every kind that it holds is seen."""
+    """At most n rows, evenly spread over the table, so that every kind of row is shown."""
     return [rows[i * len(rows) // n] for i in range(n)] if len(rows) > n else rows
 
 

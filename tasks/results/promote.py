@@ -1,10 +1,10 @@
-"""Promotion: register the trained model once per digest, and move the alias `champion` to it where it is better on the
+"""Promotion: register the trained model once per digest, and move the alias `champion` to it if it is better on the
 held-out set.
 
 Better is a claim about the same problems: the paired difference of mean scores (training/metrics/paired.py) has an
-interval above zero. The scores of a version are kept beside it, so that its successors can be compared. Where the
-held-out set is another than those that the champion was measured on, the two cannot be compared and the alias stays;
-`measure_champion` fixes that. Every decision is an artifact of the run, gate.json.
+interval above zero. The scores of a version are kept beside it, so that its successors can be compared. If the champion
+was not measured on this held-out set, the two cannot be compared and the alias stays; `measure_champion` fixes that.
+Every decision is an artifact of the run, gate.json.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from tasks.tracking import observe, spool
 from training.metrics.paired import paired
 
 NAME, ALIAS = "espalier", "champion"
-CHALLENGER = "challenger"  # alias of the version that was compared last and was not better
-# tag of the registered model: the versions that the alias has named and not been taken from, oldest first
+CHALLENGER = "challenger"  # alias of the version that was compared last and not promoted
+# tag of the registered model: the versions that were champion and not rolled back, oldest first
 REIGNS = "espalier.champions"
 LOCK = "espalier.lock"  # tag of a version: the digest of the dvc.lock that is kept beside it
-BACK = "espalier.rolled_back"  # tag of a version that the alias was taken from: it comes back by --force only
+BACK = "espalier.rolled_back"  # tag of a version that was rolled back: only --force makes it champion again
 
 
 def promote(root: Path, *, model: str = "rl", force: bool = False) -> str:
-    """Register artifacts/<model>/model, decide about the alias, close the parent run, and say all that in one line.
+    """Registers artifacts/<model>/model, decides about the alias, closes the parent run, and returns one line about the
+    result.
 
-    Raises UserError where there is nothing to promote, where tracking is off, or where MLflow cannot be reached.
+    Raises UserError if there is nothing to promote, if tracking is off, or if MLflow cannot be reached.
     """
     folder = root / "artifacts" / model / "model"
     if not folder.is_dir() or not (root / "artifacts" / "evaluate" / "scores.parquet").exists():
@@ -108,7 +109,7 @@ def registered(root: Path, name: str) -> Registered:
 
 
 def rollback(root: Path) -> str:
-    """Move the alias back to the version that it named before. Raises UserError where there is none."""
+    """Moves the alias back to its previous version. Raises UserError if there is none."""
     with _registry(root, "promote --rollback") as ship:
         client = ship.client
         champion = _champion(client)
@@ -129,8 +130,8 @@ def rollback(root: Path) -> str:
 
 
 def measure_champion(root: Path) -> str:
-    """Play the present held-out questions with the champion and keep its scores, so that others can be compared with
-    it."""
+    """Plays the current held-out questions with the champion and keeps its scores, so that other models can be compared
+    with it."""
     with _registry(root, "promote --measure-champion") as ship:
         champion = _champion(ship.client)
         if champion is None:
@@ -160,8 +161,8 @@ def measure_champion(root: Path) -> str:
 
 
 def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
-    """The stage `evaluate` over a project of links in `folder`, with the champion in the place of the RL model and no
-    other one."""
+    """Runs the stage `evaluate` in a project of links in `folder`, with the champion in place of the RL model and no
+    other model."""
     from tasks.planning import pieces
     from tasks.runtime.stage import Stage, load
     from tasks.stages.evaluate import evaluate
@@ -186,7 +187,7 @@ def _play(root: Path, folder: Path) -> tuple[dict[str, list[float]], str]:
 
 @contextmanager
 def _registry(root: Path, command: str) -> Iterator[observe.Shipping]:
-    """Shipping with all events shipped. Raises UserError where tracking is off, or where MLflow cannot be reached or
+    """A Shipping after all events are shipped. Raises UserError if tracking is off, or if MLflow cannot be reached or
     refuses."""
     if not spool.tracking(root):
         raise UserError("params.yaml says `tracking: off`, and the registry of models is MLflow's: set it to `local`")
@@ -252,7 +253,7 @@ def _promote(root: Path, ship: observe.Shipping, folder: Path, model: str, force
 
 
 def _description(root: Path, evidence: str) -> str:
-    """What the page of a version says: the decision, then the model card, where the report has written one."""
+    """The description of a version: the decision, then the model card, if the report has written one."""
     card = root / "reports" / "model_card.md"
     text = card.read_text(encoding="utf-8").split("\n---\n", 1)[-1].strip() if card.exists() else ""
     return f"{evidence}\n\n{text}"[:5000]
@@ -267,8 +268,8 @@ def _card(root: Path) -> dict[str, Any]:
 
 
 def held_out_scores(root: Path, model: str) -> dict[str, list[float]]:
-    """Problem id -> scores of the model's samples on the held-out questions (its run of the stage `evaluate`), NaN
-    where unscorable."""
+    """Problem id -> scores of the model's samples on the held-out questions (its run of the stage `evaluate`), NaN for
+    unscorable samples."""
     path = root / "artifacts" / "evaluate" / "scores.parquet"
     table = tables.raw(path, ["run", "problem", "score"])
     out: dict[str, list[float]] = {}
@@ -283,7 +284,7 @@ def held_out_scores(root: Path, model: str) -> dict[str, list[float]]:
 
 
 def _register(client: Any, folder: Path, model: str, run: str) -> Any:
-    """The version with this model's digest: found, or made."""
+    """Finds or creates the version with this model's digest."""
     from mlflow.exceptions import MlflowException
 
     digest = file_digest(folder)
@@ -311,14 +312,14 @@ def _register(client: Any, folder: Path, model: str, run: str) -> Any:
 
 
 def _local(client: Any, run: str, place: str) -> Path | None:
-    """Where MLflow keeps a file or folder of a run, where that is on this machine."""
+    """The path of a run's file or folder in MLflow's store, if that is on this machine."""
     at = urlparse(client.get_run(run).info.artifact_uri)
     return Path(unquote(at.path)) / place if at.scheme in ("", "file") else None
 
 
 def _flush(client: Any, run: str, place: str) -> None:
-    """Flush what MLflow was given to keep: it does not by itself, and a registry must not name a model that a power cut
-    has taken."""
+    """Flushes files given to MLflow. MLflow does not do it, and the registry must not name a model that a power cut has
+    destroyed."""
     path = _local(client, run, place)
     if path is None or not path.exists():
         return
@@ -330,7 +331,7 @@ def _flush(client: Any, run: str, place: str) -> None:
 
 
 def _remember(client: Any, version: Any, root: Path) -> None:
-    """Keep the dvc.lock that a version was made under beside it: with DVC's cache that is its whole lineage."""
+    """Stores the dvc.lock of a version beside it: together with DVC's cache it is the version's whole lineage."""
     path = root / "dvc.lock"
     if path.exists() and not version.tags.get(LOCK):
         client.log_artifact(version.run_id, str(path), _place(version))
@@ -339,16 +340,16 @@ def _remember(client: Any, version: Any, root: Path) -> None:
 
 
 def _place(version: Any) -> str:
-    """Folder of a version among the artifacts of its run."""
+    """The folder of a version among the artifacts of its run."""
     return f"models/{version.tags['espalier.digest'][:16]}"
 
 
 class Gone(Exception):
-    """A file of a version that the store of artifacts does not have any more; its text says which."""
+    """The artifact store no longer has a file of a version; the message says which."""
 
 
 def _fetched(client: Any, version: Any, name: str, folder: str) -> Path:
-    """A file or folder that is kept beside a version, downloaded into `folder`. Raises Gone."""
+    """Downloads a file or folder stored beside a version into `folder`. Raises Gone if it is missing."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -365,7 +366,7 @@ def _kept(version: Any, held_out: str) -> bool:
 
 
 def _keep(client: Any, version: Any, scores: dict[str, list[float]], held_out: str) -> None:
-    """Keep the scores of a version on one held-out set beside its model."""
+    """Stores the scores of a version on one held-out set beside its model."""
     if _kept(version, held_out):
         return
     with tempfile.TemporaryDirectory() as t:
@@ -383,13 +384,13 @@ def _champion(client: Any) -> Any:
         return client.get_model_version_by_alias(NAME, ALIAS)
     except MlflowException as e:
         if e.error_code not in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            raise  # a database that does not answer has not said that there is no champion
+            raise  # no answer from the database does not mean that there is no champion
         return None
 
 
 def _first(scores: dict[str, list[float]]) -> tuple[bool, str, dict[str, float]]:
-    """Whether a model may be the first champion, in words, and its mean score: one whose interval includes 0 may have
-    answered nothing by more than chance."""
+    """Whether a model may be the first champion, in words, and its mean score. If the interval includes 0, its right
+    answers may be chance."""
     score = dict(paired(list(scores.values()), [[0.0]] * len(scores))["difference"])
     evidence = (
         f"on {score['n']} held-out questions it scores {score['mean']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
@@ -403,8 +404,8 @@ BEFORE = ("base", "sft")  # the models of `evaluate` that others start from; the
 
 
 def _above_base(root: Path, model: str, scores: dict[str, list[float]]) -> dict[str, Any]:
-    """The paired difference to the model that this one started from, on the questions of both; {} where no such model
-    was measured, or it is the model itself."""
+    """The paired difference to the model that this one started from, on the questions of both; {} if no such model was
+    measured, or it is the model itself."""
     for name in BEFORE[: BEFORE.index(model)] if model in BEFORE else BEFORE:
         try:
             theirs = held_out_scores(root, name)

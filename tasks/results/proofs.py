@@ -1,9 +1,9 @@
-"""Why a row may be believed: its proof, made again here, as lines a person can follow.
+"""Proves a row again, as lines that a person can follow.
 
-A question over the knowledge base is answered by SQL and must have the stored answer and no other, with every clue and
-not without one of them. A problem of a family is solved again from its text by the family's second route. A
-demonstration ends in an answer that the problem's verifier takes. Of a pair both sides are scored by the verifier,
-where they are answers. A fact points to the line that says it.
+A question over the knowledge base is answered by SQL: all its clues together must give the stored answer and no other,
+and no clue may be dispensable. A problem of a family is solved again from its text by the family's second route. A
+demonstration must end in an answer that the problem's verifier accepts. Both sides of a pair are scored by the
+verifier, if they are answers. A fact points to the source line that states it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from synth.verify import extract_answer, verify
 
 @dataclass(frozen=True)
 class Proof:
-    """`holds`: None where there is nothing to prove; `lines`: what was found."""
+    """`holds`: None if there is nothing to prove; `lines`: the findings."""
 
     holds: bool | None
     lines: tuple[str, ...]

@@ -1,10 +1,10 @@
-"""A person decides about pairs: blind, one at a time, and never twice; what they say becomes anchors of the stage
+"""A person decides about pairs, blindly, one at a time and never twice; the decisions become anchors of the stage
 `clean`.
 
-Which side is shown first is decided by a hash, so that neither the label nor the cleaner can be guessed from the place.
-Every decision is a line that is appended and flushed at once; the last line about a pair counts, so an undo is a line
-too. With `clean.reviews` naming the file, a decision becomes the column `anchor` of its pair: 1 = the label is right,
--1 = it is wrong; ties leave it without.
+A hash decides which side is shown first, so that the position reveals neither the label nor the cleaner.
+Every decision is appended as a line and flushed at once; the last line about a pair counts, so an undo is a line too.
+With `clean.reviews` naming the file, a decision becomes the column `anchor` of its pair: 1 = the label is right, -1 =
+it is wrong; a tie sets no anchor.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ VERDICTS = ("first", "second", "tie", "skip")
 
 @dataclass(frozen=True)
 class Shown:
-    """A pair as a person sees it: `first` and `second` are its sides in the order of a hash; `swapped`: the chosen side
-    is the second."""
+    """A pair as shown to a person: `first` and `second` are its sides in the order of a hash; `swapped`: the chosen
+    side is the second."""
 
     pair: PreferencePair
     swapped: bool
@@ -42,8 +42,8 @@ class Shown:
         return (rejected, chosen) if self.swapped else (chosen, rejected)
 
     def label(self, verdict: Verdict) -> int | None:
-        """1 where the verdict agrees with the label, -1 where it does not, 0 for a tie, None for a skip. The label is
-        the one that the pair came with: one that a cleaner has flipped since counts as it was before."""
+        """1 if the verdict agrees with the label, -1 if it does not, 0 for a tie, None for a skip. The label is the
+        original one, even if a cleaner has flipped it since."""
         if verdict in ("tie", "skip"):
             return 0 if verdict == "tie" else None
         return 1 if ((verdict == "second") == self.swapped) != is_flipped(self.pair) else -1
@@ -53,14 +53,14 @@ class Review:
     """Decisions about the pairs of a file, kept in `to`. `asked`: only pairs that a cleaner asks about; else `sample`
     pairs by hash (0: all).
 
-    Raises UserError for a file that holds no pairs, and where there is nothing to decide about.
+    Raises UserError for a file that holds no pairs, and if there is nothing to decide about.
     """
 
     def __init__(self, path: Path, to: Path, *, sample: int | None = None, reviewer: str = "") -> None:
         self.to, self.reviewer = to, reviewer or getpass.getuser()
         pairs = read(path)
         to_decide = [p for p in pairs if p.decisions and p.decisions[-1].action == "ask"]
-        # what a cleaner asked about was not drawn at random, and says nothing of how many other labels are wrong
+        # pairs that a cleaner asked about are not a random sample, so they do not tell how many other labels are wrong
         self.drawn = "asked" if sample is None or len(to_decide) == len(pairs) else "sample"
         if sample is None:
             pairs = to_decide
@@ -72,19 +72,19 @@ class Review:
         self.pairs = pairs[:sample] if sample else pairs
         self.decided = decisions(to)
         self._since = time.monotonic()
-        self._order: list[str] = []  # what was decided in this sitting, for an undo
+        self._order: list[str] = []  # the decisions of this sitting, for undo
 
     @property
     def left(self) -> int:
         return sum(p.id not in self.decided for p in self.pairs)
 
     def next(self) -> Shown | None:
-        """The pair to decide about, None where all are decided."""
+        """The next pair to decide about, None if all are decided."""
         pair = next((p for p in self.pairs if p.id not in self.decided), None)
         return None if pair is None else Shown(pair, int(digest("order", pair.id)[:8], 16) % 2 == 1)
 
     def decide(self, shown: Shown, verdict: Verdict) -> None:
-        """Append the verdict. Raises ValueError for another word than those of VERDICTS."""
+        """Appends the verdict. Raises ValueError for a word that is not in VERDICTS."""
         if verdict not in VERDICTS:
             raise ValueError(f"the verdict {verdict!r} is none of {', '.join(VERDICTS)}")
         seconds = round(time.monotonic() - self._since, 1)
@@ -104,7 +104,7 @@ class Review:
         self._order.append(shown.pair.id)
 
     def undo(self) -> bool:
-        """Take the last decision of this sitting back; False where there is none."""
+        """Takes back the last decision of this sitting; False if there is none."""
         if not self._order:
             return False
         self._append({"id": self._order.pop(), "verdict": "undone", "reviewer": self.reviewer})
@@ -127,7 +127,7 @@ class Review:
             self.decided[line["id"]] = dict(line)
 
     def summary(self) -> list[str]:
-        """What was decided, and how often a person agrees with each cleaner that would act, with Wilson's interval."""
+        """The decisions, and how often a person agrees with each cleaner that would act, with Wilson's interval."""
         from training.metrics._tests import wilson
 
         known = {p.id: p for p in self.pairs}
@@ -150,8 +150,8 @@ class Review:
 
 
 def _whole(file: IO[bytes]) -> None:
-    """End the last line of a file that is open for appending; a line that was cut while it was written is taken off, so
-    that the next one does not go down with it."""
+    """Ends the last line of a file that is open for appending. A line that was cut while it was written is removed, so
+    that it does not spoil the next one."""
     file.seek(0)
     data = file.read()
     begin = data.rfind(b"\n") + 1

@@ -1,7 +1,7 @@
 """The page of `espalier review --page`: one pair, four buttons, on this machine only.
 
-It is served on the loopback address to who has the token of its link (tasks/core/local.py): neither another user nor
-a page of somebody else that is open in the same browser can read it or press its buttons.
+It is served on the loopback address, only to holders of the token in its link (tasks/core/local.py): neither another
+user nor a foreign page in the same browser can read it or press its buttons.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class App:
         verdict, shown = form.get("verdict", [""])[0], self.review.next()
         if verdict == "undo":
             self.review.undo()
-        elif verdict in VERDICTS and shown is not None and form.get("id") == [shown.pair.id]:  # no button pressed twice
+        # a second press of a button has no effect
+        elif verdict in VERDICTS and shown is not None and form.get("id") == [shown.pair.id]:
             self.review.decide(shown, verdict)  # type: ignore[arg-type]
 
 
