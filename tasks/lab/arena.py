@@ -39,7 +39,7 @@ from training.types import Group
 LETTERS = "bcdefghjklmn"
 MOVES = 3  # turns of a dialogue
 CLAUSES = "tuv"
-IDLE = 6  # letters of working that say nothing, at most
+IDLE = 6  # most idle letters of working
 # in the form of the group transform `relabel`
 PRAISE, BLAME = (f" <EF> This answer is {x}. </EF>" for x in ("correct", "wrong"))
 
@@ -302,8 +302,8 @@ def hack() -> World:
 
 
 def thinking() -> World:
-    """Four questions that are answered as well without working as with it, four that are not: 80 and 10 in a hundred
-    against 85."""
+    """Four questions that are answered equally well with and without working, and four that are not: 80 and 10 in a
+    hundred against 85."""
     problems, policy = [], []
     for i in range(8):
         x, y = _letters(i, 2)
@@ -322,7 +322,8 @@ def thinking() -> World:
 
 
 def dialogue() -> World:
-    """Six dialogues of three turns; each turn has one right letter of four, which is given four times in ten."""
+    """Six dialogues of three turns. Each turn has one right letter of four, which the policy gives four times in
+    ten."""
     problems, policy = [], []
     for i in range(6):
         right = "".join(np.random.default_rng(seed_for(0, "arena", "dialogue", "", i)).choice(list("bcdf"), MOVES))
@@ -342,15 +343,15 @@ def dialogue() -> World:
 
 
 def likely() -> World:
-    """Eight questions that are answered rightly four times in five, in five ways: one half of the right answers, four
-    an eighth each."""
+    """Eight questions that are answered rightly four times in five. There are five right answers: one makes up half of
+    them, the other four an eighth each."""
     answers = [_letters(i, 5) for i in range(8)]
     policy = tuple(_spread({x: 0.4 if j == 0 else 0.1 for j, x in enumerate(right)}) for right in answers)
     return World(tuple(_problem(i, right, "likely") for i, right in enumerate(answers)), policy)
 
 
 def barren() -> World:
-    """Six questions of which three in ten answers are right, and six whose right answer is never given: they teach
+    """Six questions with three in ten answers right, and six whose right answer is never given, so that they teach
     nothing."""
     problems, policy = [], []
     for i in range(12):
@@ -361,14 +362,15 @@ def barren() -> World:
 
 
 def solved() -> World:
-    """Six questions that are all but always answered rightly, and six of which three in ten answers are right."""
+    """Six questions that are almost always answered rightly, and six with three in ten answers right."""
     kinds = [(_letters(i, 1)[0], "hard" if i % 2 else "easy") for i in range(12)]
     policy = tuple(_spread({x: 0.3 if family == "hard" else 0.995}) for x, family in kinds)
     return World(tuple(_problem(i, [x], family) for i, (x, family) in enumerate(kinds)), policy)
 
 
 def told() -> World:
-    """As `rare`; told the answer, or asked in another way (" w"), the policy gives it 7 and 3 times in ten."""
+    """As `rare`, with two other prompts. If the prompt tells the answer, the policy gives it 7 times in ten; if it ends
+    in " w", 3 times in ten for a hard question and 5 for an easy one."""
     problems, policy = [], []
     for i in range(12):
         (x,) = _letters(i, 1)
@@ -687,12 +689,12 @@ class Arena:
 
     @property
     def measured(self) -> list[Problem]:
-        """The problems that a trained policy is measured on."""
+        """The problems on which a trained policy is measured."""
         return list(self.world.problems)
 
     @property
     def small(self) -> dict[str, Any]:
-        """Knobs of `rl` that are this world's, unless a protocol sets them."""
+        """Knobs of `rl` that this world sets, unless a protocol does."""
         return {}
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Player:
@@ -716,7 +718,7 @@ class Arena:
         return copy.deepcopy(self.teacher or self.base)
 
     def teachers(self, temperature: float) -> Teachers:
-        """Those that pieces distil from."""
+        """The teachers that pieces distil from."""
         only = Teacher(model=self.reference(), renderer=self.teacher_renderer)
         return Teachers(each=(only,), temperature=temperature)
 
@@ -741,7 +743,7 @@ class Arena:
         return self.beliefs(self.base)
 
     def beliefs(self, model: nn.Module) -> list[Beliefs]:
-        """What a policy thinks of each of `answers`, exactly: no sampling."""
+        """The policy's exact probability of each of `answers`, computed without sampling."""
         rows = []
         for problem, texts in zip(self.world.problems, self.answers, strict=False):
             prompt = self.renderer.prompt(list(asked(problem, self.world.ask).prompt))
@@ -771,7 +773,7 @@ class Beliefs:
 
     @property
     def p(self) -> np.ndarray:
-        """[n], of these answers alone."""
+        """[n] probabilities, normalised over these answers."""
         p = np.exp(self.logp)
         return p / p.sum()
 
@@ -796,8 +798,8 @@ def other_tokenizer() -> Any:
 
 @lru_cache
 def arena(name: str, steps: int = 160) -> Arena:
-    """The world of a name with a base policy that says what the world wants it to say, to within a few parts in a
-    hundred."""
+    """The world with this name, and a base policy that has the world's answer probabilities to within a few per
+    cent."""
     world, renderer = WORLDS[name](), Known(tokenizer())
 
     def taught(says: World, renderer: Renderer = renderer) -> nn.Module:
@@ -840,7 +842,7 @@ def _demonstrations(world: World, renderer: Renderer) -> Any:
 
 
 def measure(groups: Sequence[Group]) -> dict[str, float]:
-    """What a policy does, from samples of it: each number is a mean over problems."""
+    """Measures a policy by sampling: each number is a mean over problems."""
     hard = [g for g in groups if g.rollouts[0].problem.family == "hard"]
     easy = [g for g in groups if g.rollouts[0].problem.family == "easy"]
     part = lambda gs, name: _mean([r.score.parts.get(name, 0.0) for g in gs for r in g.rollouts])  # noqa: E731
@@ -935,13 +937,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _best_of(rewards: np.ndarray, k: int) -> float:
-    """Chance that one of k of these answers is right."""
+    """The probability that at least one of k of these answers is right."""
     n, wrong = len(rewards), int((rewards <= 0).sum())
     return 1.0 - float(np.prod([(wrong - i) / (n - i) for i in range(min(k, n))])) if n else 0.0
 
 
 def _kinds(group: Group) -> int:
-    """How many different right answers were given."""
+    """The number of different right answers."""
     return len({extract_answer(_last(r)) for r, x in zip(group.rollouts, group.rewards, strict=True) if x > 0})
 
 

@@ -1,4 +1,4 @@
-"""Arms that are compared by coin: which pairs a rule asks about, and what it costs, in exact numbers.
+"""A dueling bandit with noisy comparisons: which pairs a rule asks about, and its exact regret.
 
 Ten arms with hidden rewards; a first policy that nine times in ten says the worst of them, by far; labels drawn by
 Bradley-Terry. Each step draws eight arms of the policy p = p_0 exp(r / beta) / Z, r what the rule `uncertain_pairs` of
@@ -20,7 +20,7 @@ ARMS, DRAWS, BETA, BAD, COMMON = 10, 8, 0.5, -6.0, 0.9
 
 
 def arms() -> Place:
-    """The steps of a protocol are labels. See the head of this file."""
+    """The steps of a protocol are labels; see the docstring of this module."""
     return Place((), lambda room: None, _measure)
 
 

@@ -203,7 +203,7 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
 
 
 def _own(name: str) -> dict[str, dict[str, Any]]:
-    """Stage -> the knobs that a recipe sets, those of what it extends among them."""
+    """Stage -> the knobs that a recipe and the recipes that it extends set."""
     stages: dict[str, dict[str, Any]] = {}
     for layer in recipe_layers(name):
         for stage, knobs in layer.stages.items():
@@ -272,12 +272,12 @@ def knobs_of(recipe: str, changes: Mapping[str, Any], path: Path) -> tuple[dict[
 
 
 def _needs(stage: Resolved) -> frozenset[str]:
-    """What the pieces of a stage need."""
+    """The NEEDS of a stage's pieces."""
     return frozenset(n for _, folder, name in stage.used for n in src.constant(locate(folder, name), "NEEDS", ()))
 
 
 def world(task: str) -> Any:
-    """The world of a name, its base policy with it. Raises KeyError for one that there is not."""
+    """The world with this name and its base policy. Raises KeyError for an unknown one."""
     from tasks.lab import arena, episodes, starts
 
     if task in starts.NAMES:
@@ -286,7 +286,7 @@ def world(task: str) -> Any:
 
 
 def _sampled(metric: str) -> bool:
-    """Whether it takes samples of the trained policy to know it."""
+    """Whether the metric needs samples of the trained policy."""
     return metric in SAMPLED or metric.startswith("part.")
 
 
@@ -404,7 +404,7 @@ def train(
 
 
 def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[str, float]:
-    """What is known of a trained policy: what it thinks of the answers, and what it does where that is asked for."""
+    """The metrics of a trained policy: its exact answer probabilities and, if wanted, metrics from samples."""
     from tasks.lab.arena import exactly, measure
     from tasks.lab.episodes import parts
 
@@ -609,8 +609,8 @@ def evidence_path(name: str, where: str = "behaviour") -> Path:
 
 
 def write(evidence: Mapping[str, Any], where: str = "behaviour") -> Path:
-    """Write evidence to its file. What an earlier protocol showed stays in it, under `earlier`: a protocol changed
-    after a look is seen."""
+    """Writes evidence to its file. The results of an earlier protocol stay in it under `earlier`, so that a protocol
+    changed after a first look is visible."""
     path = evidence_path(evidence["recipe"], where)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():

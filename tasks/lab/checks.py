@@ -46,8 +46,8 @@ class Result:
 
 
 def load(name: str) -> dict[str, Any]:
-    """A recipe with the stages of what it extends merged below its own; its checks are its own alone. Raises
-    UserError."""
+    """A recipe merged over the stages of the recipe that it extends; checks are not inherited. Raises UserError for a
+    malformed recipe."""
     recipe = read_recipe(name)
     stages: dict[str, dict[str, Any]] = {}
     pieces = slots()

@@ -57,7 +57,7 @@ class Coverage:
 
     @property
     def empty(self) -> tuple[str, ...]:
-        """What nothing covers: axes without a recipe, then pairs of optimiser and granularity."""
+        """What no recipe covers: axes, then pairs of optimiser and granularity."""
         return (
             *(a for a, r in self.axes.items() if not r),
             *(f"{o}, by {g}" for (o, g), r in self.cells.items() if not r),
@@ -147,7 +147,7 @@ def _name(spec: Any) -> str:
 
 
 def of_the_library() -> Coverage:
-    """Of every recipe that can be found, the user's own among them."""
+    """The coverage of all recipes, including the user's own."""
     from tasks.lab.checks import load
 
     return coverage({name: load(name)["stages"] for name in sorted(yaml_files("recipes"))})

@@ -1,4 +1,4 @@
-"""Numeric checks of decoders: a model that says what the check lists, and whose residual stream is the check's.
+"""Numeric checks of decoders: a model whose outputs and residual stream are given by the check.
 
 The account is that of the real engine: the scripted model has the `open` of a sampler, and nothing else is replaced.
 """

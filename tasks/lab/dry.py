@@ -69,7 +69,7 @@ ORDER = (
     "evaluate",
 )
 TRAINS = {"sft": "model", "reward": "model", "prefer": "model", "rl": "model"}
-STEPS, MORE = 3, 12  # steps; and where a piece has not acted by then
+STEPS, MORE = 3, 12  # steps; and steps if a piece has not acted by then
 SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe says: how much, never how
     "kb": {"sources": [], "world_countries": 12},
     "questions": {"n_train": 8, "n_valid": 4, "n_test": 4},
@@ -91,7 +91,7 @@ SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe 
         "checkpoint_every": 1000,
     },
     "reward": {"checkpoint_every": 1000, "max_length": 2048, "best_of_problems": 2},
-    # Its pairs are planted: a policy of a few thousand weights has no own answers that differ.
+    # Its pairs are planted: the answers of a policy with a few thousand weights do not differ.
     "prefer": {"checkpoint_every": 1000, "max_length": 2048, "leave_out": []},
     "rl": {"prompts_per_step": 3, "checkpoint_every": 1000, "sampling.max_tokens": 4096},
     "evaluate": {"questions": 2, "per_family": 1, "batch_size": 64, "sampling.max_tokens": 4096},
@@ -133,7 +133,7 @@ class Seen:
 
 @dataclass
 class Log:
-    """All that is seen while the stages of a recipe run."""
+    """Everything observed while the stages of a recipe run."""
 
     pieces: list[Seen] = field(default_factory=list)
     moved: dict[str, float] = field(default_factory=dict)  # stage -> largest change of a weight
@@ -165,7 +165,7 @@ class Line:
 
 
 def _look(groups: Sequence[Group], log: Log) -> None:
-    """Write down which parts and rewards of turns these rollouts have."""
+    """Records which parts and rewards of turns these rollouts have."""
     for r in (r for g in groups for r in g.rollouts):
         log.given.update(getattr(r.score, "parts", {}))
         if any(s.reward is not None for s in r.segments):
@@ -185,12 +185,12 @@ def _direction(x: Any) -> np.ndarray:
 
 
 def _differ(a: np.ndarray, b: np.ndarray) -> bool:
-    """Whether two vectors point elsewhere; one of 0 points nowhere."""
+    """Whether two vectors have different directions; a zero vector has none."""
     return len(a) != len(b) or float(np.linalg.norm(_direction(a) - _direction(b))) > SAME
 
 
 class Traced:
-    """A bound piece that writes down that it was called and what it changes; everything else of it is as it was."""
+    """A bound piece that records its calls and what it changes; otherwise it behaves as before."""
 
     def __init__(self, bound: Any, seen: Seen, log: Log) -> None:
 
@@ -540,7 +540,8 @@ STANDS: dict[str, Callable[[], Any]] = {  # what a recipe asks for -> what it ge
 
 
 class StandIn:
-    """A judge in the place of the user's: the better of two answers is the right one, of two alike the shorter."""
+    """Stands in for the user's judge: the right answer is better; if both are right or both wrong, the shorter one
+    is."""
 
     endpoint, attacks, spent = SimpleNamespace(model="stand-in"), 0, {}
 
@@ -560,7 +561,7 @@ class StandIn:
 
 
 def _put(params: dict[str, Any], knob: str, value: Any) -> None:
-    """Set a knob; a dotted name is a field of a nested one."""
+    """Sets a knob; a dotted name is a field of a grouped knob."""
     *groups, last = knob.split(".")
     for group in groups:
         params[group] = dict(params[group])
@@ -702,7 +703,7 @@ def _shared(path: Path) -> bool:
 
 
 def _loaded(path: Any, **how: Any) -> Any:
-    """A model of the small project is read once and copied; others are read."""
+    """A model of the small project is read once and copied; other models are read each time."""
     if not _shared(Path(path)):
         return _load(path, **how)
     key = (Path(path).resolve(), *sorted(how.items()))
@@ -833,7 +834,7 @@ def _other_gradients(one: Log, other: Log) -> bool:
 
 
 def _wrong(seen: Seen, log: Log, calls: int) -> str:
-    """What is wrong with a piece, "" where nothing is."""
+    """What is wrong with a piece, "" if nothing is."""
     piece = f"{seen.kind}/{seen.name}"
     if not calls and seen.kind == "env":
         default = seen.name in ("search", "single")
