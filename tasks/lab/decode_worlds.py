@@ -57,6 +57,7 @@ class Tongue:
     pairs   how many
     tokens  most of an answer
     said    text of an answer -> its result, by which answers are compared
+    asked   prompt -> the question in words; None: in letters
     """
 
     answer: Callable[[Rng, np.ndarray], np.ndarray]
@@ -66,6 +67,7 @@ class Tongue:
     pairs: int = 60
     tokens: int = 10
     said: Callable[[str], str] = str
+    asked: Callable[[np.ndarray], str] | None = None
 
 
 def _prompt(rng: Rng) -> np.ndarray:
@@ -115,7 +117,7 @@ def engine_of(tongue: Tongue, model: nn.Module, taste: np.ndarray, seed: int) ->
 
     return Engine(
         sampler=TorchSampler(model, END),
-        text=_letters,
+        text=lambda ids: tongue.asked(ids) if tongue.asked and len(ids) == PROMPT else _letters(ids),
         said=lambda ids: tongue.said(_letters(ids)),
         sampling=Sampling(max_tokens=tongue.tokens),
         rewards=rewards if tongue.reward else None,
@@ -330,7 +332,33 @@ def ramble() -> Place:
     return _place(_RAMBLE)
 
 
+def _witnessed() -> Tongue:
+    def asked(prompt: np.ndarray) -> str:
+        a, b = int(prompt[0]), int(prompt[1]) % 5
+        return f"find x such that (x + {a}) % 5 == {b}?"
+
+    def answer(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        return _ended([3 if rng.random() < 0.4 else rng.integers(4, 16)])
+
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (answer(rng, prompt), answer(rng, prompt)),
+        wanted=lambda answer, prompt, taste: float(
+            len(answer) > 0 and (answer[0] - 3 + prompt[0]) % 5 == prompt[1] % 5
+        ),
+        tokens=2,
+        said=lambda text: str(_WORDS.index(text.split(" ")[0]) - 3) if text in _WORDS else "",
+        asked=asked,
+    )
+
+
+def witnessed() -> Place:
+    """Questions for a number of a given remainder, to which the model says 0 four times in ten and any other of twelve
+    numbers as often. Wanted: a number that fulfils the question."""
+    return _place(_WITNESSED)
+
+
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
-_HESITANT, _RAMBLE = _hesitant(), _ramble()
-WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble)
+_HESITANT, _RAMBLE, _WITNESSED = _hesitant(), _ramble(), _witnessed()
+WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed)
