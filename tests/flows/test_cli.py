@@ -131,7 +131,7 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
         (["run", "--set", "rl.optimizer.lrr=3"], ["error: --set rl.optimizer.lrr: unknown key 'lrr'"]),
         (["run", "--set", "rll.steps=3"], ["error: --set rll.steps: unknown stage 'rll'"]),
         (["run", "--set", "seed=x"], ["error: --set seed must be a int"]),
-        (["run", "--set", "rl.steps=-3"], ["error: --set rl.steps must be 0 or more, not -3 (steps of play"]),
+        (["run", "--set", "rl.steps=-3"], ["error: --set rl.steps must be 0 or more, not -3 (number of steps"]),
         (["run", "--set", "rl.advantage.k=0.3"], ["no piece in use reads it", "quantile would"]),
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
