@@ -94,7 +94,7 @@ def test_every_recipe_fits_the_schema_of_recipes_and_a_slip_does_not():
 
 
 def test_knobs_are_described_in_the_schema_in_show_and_in_a_refusal(made, capsys):
-    about = "largest KL between sampler and learner, in nats per token of on-policy steps, before the run stops"
+    about = "largest KL between sampler and learner, in nats per token of on-policy steps; above it the run stops"
     knob = made["properties"]["set"]["properties"]["rl"]["properties"]["max_mismatch"]
     assert knob["description"] == about
     assert cli.main(["show", "grpo"]) == 0
