@@ -18,7 +18,8 @@ from training.model.model import load_model
 def roles_of(stage: Stage) -> dict[str, str]:
     """Role -> the policy that plays it, as rl.policies says (role exchanges during training are not applied); empty if
     the stage rl trained one policy."""
-    card = json.loads(stage.input("rl", "card.json").read_text(encoding="utf-8"))
+    file = stage.input("rl", "model").parent / "card.json"
+    card = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}  # a model laid there by hand has none
     return {role: name for name, known in (card.get("policies") or {}).items() for role in known["roles"]}
 
 

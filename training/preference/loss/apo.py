@@ -8,8 +8,8 @@ Alignment" (arXiv 2408.06266).
     down  value = sigmoid(c) + 1 - sigmoid(c - r)        it is worse: may lower the chosen, and the rejected by more
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. DPO does not determine whether both log-probs rise or fall; the
-anchor does. Leaves out the contrastive revisions that make the pairs. TRL: DPOTrainer `apo_zero`, `apo_down`;
-KTOTrainer `apo_zero_unpaired` is half of zero.
+anchor does. Leaves out the contrastive revisions that make the pairs.
+TRL: DPOTrainer `apo_zero`, `apo_down`; KTOTrainer `apo_zero_unpaired` is half of zero.
 """
 
 from __future__ import annotations

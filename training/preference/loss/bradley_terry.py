@@ -7,7 +7,8 @@ follow instructions with human feedback" (arXiv 2203.02155).
 
 Shapes: here chosen and rejected [P] are the scalar scores of the reward model; loss per pair [P] out; the other
 arguments are not read. Only differences of scores are identified, so `centre` > 0 pulls their mean to 0 (Eisenstein et
-al. 2023, arXiv 2312.09244). Leaves out margins that differ from pair to pair. TRL: RewardTrainer.
+al. 2023, arXiv 2312.09244). Leaves out margins that differ from pair to pair.
+TRL: RewardTrainer.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Xu et al. 2024, "Contrastive Preference Optimization: Pushing the Boundaries of 
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out; the reference arguments are not read, so one model is enough.
 The paper adds the next-token loss of the chosen answer with weight 1: that is `sft_weight` of the stage `prefer`, which
-replaces the reference in keeping the policy near the data. TRL: CPOTrainer `sigmoid`.
+replaces the reference in keeping the policy near the data.
+TRL: CPOTrainer `sigmoid`.
 """
 
 from __future__ import annotations

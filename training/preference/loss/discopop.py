@@ -7,9 +7,10 @@ eq. 5.
     value = -(1 - m) log sigmoid(x) + m exp(-x)
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. It is not convex: with tau below (1 - ln 2) / 3 = 0.102, the
-published 0.05 included, the slope has the wrong sign at zero margin: from x = 0 descent goes to a minimum at x < 0,
-unless the other pairs of a step carry the pair over it. m exp(-x) is computed as one exponential, so that neither
-factor overflows alone. TRL: DPOTrainer `discopop`.
+published 0.05 included, the slope turns round at no margin: from x = 0 descent goes to a minimum at x < 0, unless the
+other pairs of a step carry the pair over it. m exp(-x) is computed as one exponential, so that neither factor overflows
+alone.
+TRL: DPOTrainer `discopop`.
 """
 
 from __future__ import annotations

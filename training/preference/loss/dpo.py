@@ -8,7 +8,8 @@ Rafailov et al. 2023, "Direct Preference Optimization: Your Language Model is Se
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. s = label_smoothing is the believed share of flipped labels.
 Assumes that the reference stays fixed. Leaves out length normalisation: a longer answer contributes a larger sum of
-log-probs. TRL: DPOTrainer `sigmoid`; with label smoothing, CPOTrainer `sigmoid` on log-ratios.
+log-probs.
+TRL: DPOTrainer `sigmoid`; with label smoothing, CPOTrainer `sigmoid` on log-ratios.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Hong et al. 2024, "ORPO: Monolithic Preference Optimization without Reference Mo
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out; the reference arguments are not read. The
 next-token loss of the chosen answer is part of the value: leave the stage's own (`sft_weight`) at 0. Mean log-probs are
-clamped below 0, where odds are finite. TRL: ORPOTrainer, at equal lengths.
+clamped below 0, where odds are finite.
+TRL: ORPOTrainer, at equal lengths.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Adjustment" (arXiv 2402.10207).
 
     value = -1/2 (chosen / n_chosen + rejected / n_rejected)
 
-Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. Both answers are trained on, each after a
+Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. Both answers are learned, each after a
 prompt that names its own rewards: the preference is then stated in the prompt, not built into the weights. The
 reference arguments are not read.
 """

@@ -7,8 +7,8 @@ Rewards" (arXiv 2402.18571).
     value = -chosen / n_chosen
 
 Shapes: sums of log-probs and token counts [P] in, loss per pair [P] out. The rejected answer is not read: in rounds of
-sampled pairs the chosen one is the best of n, and imitating it is the whole method. TRL: DPOTrainer `sft`, at equal
-lengths.
+sampled pairs the chosen one is the best of n, and imitating it is the whole method.
+TRL: DPOTrainer `sft`, at equal lengths.
 """
 
 from __future__ import annotations

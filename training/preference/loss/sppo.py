@@ -6,8 +6,8 @@ Wu et al. 2024, "Self-Play Preference Optimization for Language Model Alignment"
 
 Shapes: sums of log-probs [P] in, loss per pair [P] out. In the paper's terms 1 / beta is eta, and the targets are eta
 (P(y wins) - 1/2) with P = 1 and 0. Each answer has its own target, so the log-prob of the chosen answer must rise.
-Leaves out the estimated win rates, and the self-play that makes the last iterate the next reference. TRL: DPOTrainer
-`sppo_hard`.
+Leaves out the estimated win rates, and the self-play that makes the last iterate the next reference.
+TRL: DPOTrainer `sppo_hard`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,7 @@ Conversations" (arXiv 2311.05584).
 
 With the policy loss policy_gradient this is weighted maximum likelihood. Shapes: one reward per rollout in, one advantage
 per token out. V_t is extras["value"]; trained with the loss `expectile` it estimates the return of the better
-dialogues. Every scored rollout has an advantage above 0, so a group of equal rewards still has nonzero advantages. T
-counts turns.
+dialogues. Every scored rollout has an advantage above 0: equal rewards keep their advantage. T counts turns.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ Reasoning" (Lite PPO, arXiv 2508.08221).
     centre group, std rewards      A_i = (r_i - mean of its group) / (std of all rewards + eps)           Lite PPO
 
 Shapes: one reward per rollout in, one advantage per rollout out. The standard deviation of the whole batch avoids huge
-advantages in a nearly uniform group. std is the population's, over rollouts. With centre "batch" a group of equal
-rewards keeps nonzero advantages: it is compared with the other prompts, and a group of one is enough. Leaves out the KL
-in the reward.
+advantages in a nearly uniform group. std is the population's, over rollouts. With centre "batch" equal rewards keep
+their advantage: a group is compared with the other prompts, and a group of one is enough. Leaves out the KL in the
+reward.
 """
 
 from __future__ import annotations

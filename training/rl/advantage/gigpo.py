@@ -12,8 +12,8 @@ same number, Lu et al. 2025, "UI-S1: Advancing GUI Automation via Semi-online Re
 Shapes: one reward per rollout in; one advantage per token out, the same within a turn. Anchor "state": the
 environment's text before the turn is the same, token for token; "index": the turn has the same number. A turn that is
 alone at its anchor has A^S = 0. Standard deviations are the sample's, as in the authors' code (eps guards them); `std`
-none omits them. Leaves out anchors by similarity. With equal rewards the advantages are nonzero if turns with the same
-anchor differ in their distance from the end.
+none omits them. Leaves out anchors by similarity. Equal rewards keep their advantage if turns with the same anchor
+differ in their distance from the end.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Setlur et al. 2024, "Rewarding Progress: Scaling Automated Process Verifiers for
 
 Shapes: one reward per rollout in, one advantage per token out. V is extras["value"]: the critic's chance of success
 before each token; after the last token it is the reward. A very strong or very weak prover shows no progress. Leaves
-out fitting the critic to completions by the prover: it learns the policy's own. Equal rewards keep nonzero advantages,
+out fitting the critic to completions by the prover: it learns the policy's own. Equal rewards keep their advantage,
 because progress differs along the way.
 """
 

@@ -9,8 +9,8 @@ Gao et al. 2024, "On Designing Effective RL Reward at Training Time for LLM Reas
 
 Shapes: one reward per rollout in, one advantage per token out, the same within a turn; p are the rewards of turns. With
 raw sums a policy would pad its answer with safe steps; under delta the sum from a turn on is that turn's own reward,
-whatever the length. clip_delta clips first. With fewer than two scored rollouts the advantages are 0; with equal
-rewards they are nonzero if the turns' rewards differ.
+whatever the length. clip_delta clips first. With fewer than two scored rollouts the advantages are 0; equal
+rewards keep their advantage if the turns' rewards differ.
 """
 
 from __future__ import annotations
