@@ -109,9 +109,13 @@ FREE = {
     "prefer": {"sampling.max_turn_tokens": 160},
     "evaluate": {"sampling.max_turn_tokens": 160},
 }
-PACE: dict[str, dict[str, Any]] = {  # of pieces: after how many steps they act, and how soon a world pays
+PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of a world, how long they fit
     "heat": {"window": 2, "steps": 4},
     "key_door": {"size": 5},
+    "fr_ponder": {"steps": 12},
+    "rlot": {"episodes": 48},
+    "t_pop": {"duels": 4},
+    "speculate": {"steps": 20},
 }
 SPREAD = 3.0  # nats
 SAME = 1e-5  # two directions that differ by less are one
