@@ -201,6 +201,7 @@ def evaluate(
         rewards=judged_by.of_ids if judged_by else None,
         decoder_tokens=decoder_tokens,
         merge_base=merge_base,
+        team=roles_of(stage) if "rl" in models else {},
         trained=tuple(m for m in models if m not in ("base", merge_base)),
     )
     of_rows = held_out_rows(stage, models, against, max_tokens=sampling.max_tokens, device=device, dtype=dtype)
@@ -451,12 +452,13 @@ class _Players:
     model: Any = None
     renderer: Any = None
     sampler: Any = None
+    team: Mapping[str, str] = field(default_factory=dict)  # role -> its policy, of the model rl
     plays: Mapping[str, str] = field(default_factory=dict)
     decoding: dict[str, Any] = field(default_factory=dict)
 
     def load(self, name: str, merge: Any = None, *, team: bool = False) -> None:
         """Loads a model, or a merge of models; with `team`, all policies of a stage rl that trained several."""
-        played = roles_of(self.stage) if team and name == "rl" else {}
+        played = self.team if team and name == "rl" else {}
         called = name if merge is None else f"merged by {merging.label(merge)}"
         called += ", a team" if played else ""
         if called == self.loaded:

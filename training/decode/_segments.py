@@ -79,6 +79,13 @@ def begun(asks: Sequence[Ask]) -> list[Writing]:
     return [Writing(ask=ask, account=Account(limit=ask.forward_tokens)) for ask in asks]
 
 
+def continued(writings: Sequence[Writing], drawn: Sequence[Sequence[Segment]]) -> list[tuple[Account, np.ndarray]]:
+    """Every candidate as (account, what the model would have read with it), those of one writing after the other."""
+    return [
+        (w.account, np.concatenate([w.context, c.ids])) for w, few in zip(writings, drawn, strict=True) for c in few
+    ]
+
+
 def options(
     engine: Engine,
     writings: Sequence[Writing],

@@ -28,7 +28,7 @@ import numpy as np
 from synth.types import seed_for
 from training.decode import Ask, Decoded, Engine, Example
 from training.decode._dqn import Learning, Step, Values, chosen
-from training.decode._segments import Writing, begun, options
+from training.decode._segments import Writing, begun, continued, options
 from training.types import Segment
 
 NEEDS = {"reward_model"}
@@ -180,12 +180,9 @@ def _rest(engine: Engine, writings: Sequence[Writing]) -> list[list[Segment]]:
 
 def _best(engine: Engine, courses: Sequence[_Course], k: int, size: int) -> None:
     """The best of k candidates for the next piece of each."""
-    drawn = options(engine, [c.writing for c in courses], k, size, least=1, reads=True)
-    rows = [
-        (c.writing.account, np.concatenate([c.writing.context, s.ids]))
-        for c, few in zip(courses, drawn, strict=True)
-        for s in few
-    ]
+    writings = [c.writing for c in courses]
+    drawn = options(engine, writings, k, size, least=1, reads=True)
+    rows = continued(writings, drawn)
     values = iter(np.nan_to_num(engine.rate(rows), nan=0.0).tolist() if rows else [])
     for c, few in zip(courses, drawn, strict=True):
         mine = [next(values) for _ in few]

@@ -29,7 +29,7 @@ from torch import Tensor
 from synth.types import seed_for
 from training.decode import Ask, Decoded, Engine, Example
 from training.decode.sample import sample
-from training.decode._segments import Writing, begun, options
+from training.decode._segments import Writing, begun, continued, options
 
 NEEDS = {"reward_model"}
 DRAWN = 32
@@ -88,12 +88,9 @@ def _written(
 ) -> list[Writing]:
     writings = begun(asks)
     while open_ := [i for i, x in enumerate(writings) if not x.over]:
-        drawn = options(engine, [writings[i] for i in open_], k, segment, reads=True)
-        rows = [
-            (writings[i].account, np.concatenate([writings[i].context, c.ids]))
-            for i, few in zip(open_, drawn, strict=True)
-            for c in few
-        ]
+        mine = [writings[i] for i in open_]
+        drawn = options(engine, mine, k, segment, reads=True)
+        rows = continued(mine, drawn)
         streams = iter(engine.read(rows, layer) if rows else [])
         for i, few in zip(open_, drawn, strict=True):
             if few:
