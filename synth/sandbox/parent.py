@@ -302,7 +302,10 @@ def _reap(process: subprocess.Popen, end: float) -> float | None:
 
 
 def _sleeps(pid: int) -> bool:
-    """Whether the youngest descendant of a process waits for something that is neither a processor nor a disk."""
+    """Whether the youngest descendant of a process waits for something that is neither a processor nor a disk.
+
+    Read from /proc and not by psutil, which lists every process of the machine to find children: 2.5 ms beside 0.03 ms
+    where 140 run, at every TICK. The layers need Linux anyway; where /proc is missing the answer is False."""
     try:
         while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
             pid = int(children[-1])

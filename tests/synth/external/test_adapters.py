@@ -10,7 +10,6 @@ from pathlib import Path
 
 import gymnasium
 import pytest
-from openai.types.responses import Response
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
@@ -193,6 +192,8 @@ def resources_server(swallows=False):
         def verified(self, body):
             if "session=" not in self.headers.get("Cookie", ""):
                 return 400, {}
+            from openai.types.responses import Response
+
             response = Response.model_validate(body["response"])
             try:
                 reward = float(response.output_text == body["expected_answer"])

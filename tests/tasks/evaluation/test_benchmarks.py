@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from lm_eval import evaluator
-from lm_eval.models.huggingface import HFLM
-from lm_eval.tasks import TaskManager
 
 from synth.testsets.layouts.choices import choices
 from synth.testsets.layouts.inspect import inspect
@@ -151,6 +148,10 @@ def test_the_sum_and_the_sum_per_character_choose():
 
 def standalone(folder, task, **more):
     """What lm-evaluation-harness gives for the same folder without us, item by item."""
+    from lm_eval import evaluator
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
     lm = HFLM(pretrained=str(folder / "model"), device="cpu", dtype="float32", batch_size=4)
     tasks = TaskManager(include_path=str(folder / "data/tasks"), include_defaults=False).load([task])
     for one in tasks["tasks"].values():

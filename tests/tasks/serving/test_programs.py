@@ -9,6 +9,7 @@ import textwrap
 import threading
 import time
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx
@@ -17,7 +18,6 @@ import psutil
 import pytest
 import small
 import tiny
-import tool_server
 import torch
 
 from synth.search.bm25 import Ranking
@@ -571,7 +571,7 @@ def test_a_smolagents_agent_rewrites_its_history_and_so_forks(agent):
 
 def test_an_agent_that_uses_tools_of_an_mcp_server(agent):
     """The program's own server, listed and called by the official client; the model sees its tools as any others."""
-    server = Path(tool_server.__file__)
+    server = Path(find_spec("tool_server").origin)
     rollout = one(
         lambda seen, seed: (
             "Zelton" if "\n7" in seen else '<tool_call>{"name": "add", "arguments": {"a": 3, "b": 4}}</tool_call>'

@@ -13,7 +13,6 @@ import time
 import exported
 import foreign
 import numpy as np
-import openai
 import pytest
 import torch
 import uvicorn
@@ -51,6 +50,8 @@ class Endpoint:
         until = time.monotonic() + 300
         while not self.server.started and time.monotonic() < until:
             time.sleep(0.02)
+        import openai
+
         self.client = openai.OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key=KEY, max_retries=0)
 
     def greedy(self, prompt, n):
@@ -215,6 +216,8 @@ def test_log_probs_are_the_models(at):
 def test_the_model_is_listed(at):
     assert [m.id for m in at.client.models.list()] == ["tiny"]
     assert at.client.models.retrieve("tiny").id == "tiny"
+    import openai
+
     with pytest.raises(openai.NotFoundError, match="the model 'big' is not served here"):
         at.client.chat.completions.create(model="big", messages=CHAT)
 
@@ -282,6 +285,8 @@ def test_only_who_has_the_key_is_answered(at):
         status, kind, said = foreign.ask(at.port, "GET", "/v1/models", headers)
         assert status == 401 and kind["content-type"] == "application/json"
         assert json.loads(said)["error"]["code"] == "invalid_api_key"
+    import openai
+
     with pytest.raises(openai.AuthenticationError, match="send the key that `espalier serve` printed"):
         openai.OpenAI(base_url=at.client.base_url, api_key="no", max_retries=0).models.list()
 

@@ -19,7 +19,6 @@ from pathlib import Path
 import pyarrow
 import pyarrow.parquet
 import pytest
-from mlflow.exceptions import MlflowException
 from sealed import seal
 
 from tasks.core.errors import UserError
@@ -326,6 +325,8 @@ class Flaky:
             if self.left > 0 or self.left == 0 and self.carried_out:
                 reply = getattr(self.client, name)(*args, **kwargs)
             if self.left <= 0:
+                from mlflow.exceptions import MlflowException
+
                 raise MlflowException("connection reset by peer")
             return reply
 
@@ -541,6 +542,8 @@ def test_a_locked_database_is_a_sentence_and_loses_nothing(root, monkeypatch):
         assert "version 1 (rl) is now the champion" in promote(root)
         evaluated(root, "two", 1)  # worse: a champion that cannot be read must not be taken for none
         other.execute("BEGIN EXCLUSIVE")
+        from mlflow.exceptions import MlflowException
+
         with pytest.raises(MlflowException):
             promotion._champion(observe.client(root))
         other.execute("ROLLBACK")

@@ -12,21 +12,15 @@ import os
 import re
 from collections import defaultdict
 from functools import partial
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-pytest.importorskip("trl", reason="TRL is not installed: `pip install -e '.[test]'`")
-
 import tiny
 from transformers import AutoModelForCausalLM
-from trl.experimental.cpo.cpo_trainer import CPOTrainer
-from trl.experimental.orpo.orpo_trainer import ORPOTrainer
-from trl.trainer.dpo_trainer import DPOTrainer
-from trl.trainer.kto_trainer import KTOTrainer
-from trl.trainer.reward_trainer import RewardTrainer
+from trl_classes import trl_class
 
 from training.learner.learner import token_stats
 from training.learner.pack import Row, pack
@@ -53,13 +47,16 @@ from training.preference.loss.simpo import simpo
 from training.preference.loss.sppo import sppo
 from training.preference.objective import PairObjective
 
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+pytestmark = pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed: `pip install -e '.[test]'`")
+
 PAIRS, PROMPT, WIDTH = 6, 3, 9  # answers have 2 to 6 tokens
 SAME = lambda x: x  # noqa: E731
 ACCELERATOR = SimpleNamespace(device=torch.device("cpu"), gather=SAME, gather_for_metrics=SAME)
 
 
 def bare(trainer, **attributes):
-    made = object.__new__(trainer)
+    made = object.__new__(trl_class(trainer))
     vars(made).update(
         accelerator=ACCELERATOR,
         model=SimpleNamespace(training=True),
@@ -144,7 +141,7 @@ def dpo_trainer(*types, weights=None, **other):
         "use_weighting": False,
         "precompute_ref_logps": True,
     } | other
-    return bare(DPOTrainer, loss_types=list(types), loss_weights=weights or [1.0] * len(types), **settings)
+    return bare("DPOTrainer", loss_types=list(types), loss_weights=weights or [1.0] * len(types), **settings)
 
 
 def test_no_loss_of_the_dpo_trainer_is_left_out():
@@ -215,7 +212,7 @@ def test_kto_trainer(name, shift):
         return found
 
     trainer = bare(
-        KTOTrainer,
+        "KTOTrainer",
         loss_type=name,
         beta=0.3,
         desirable_weight=1.3,
@@ -244,7 +241,7 @@ def test_kto_trainer(name, shift):
 
 def cpo_trainer(kind, **other):
     return bare(
-        CPOTrainer, loss_type=kind, **{"beta": 0.3, "label_smoothing": 0.0, "alpha": 0.0, "simpo_gamma": 0.5} | other
+        "CPOTrainer", loss_type=kind, **{"beta": 0.3, "label_smoothing": 0.0, "alpha": 0.0, "simpo_gamma": 0.5} | other
     )
 
 
@@ -275,7 +272,7 @@ def test_cpo_trainer(kind):
 def test_orpo_trainer():
     case = Case(9, equal=True)
     means = case.sums / case.n
-    losses = bare(ORPOTrainer, beta=0.25).odds_ratio_loss(*means.chunk(2))[0]
+    losses = bare("ORPOTrainer", beta=0.25).odds_ratio_loss(*means.chunk(2))[0]
     nll = -case.per_token[:PAIRS].sum() / case.n[:PAIRS].sum()
     agree(case.ours(partial(orpo, lam=0.25)), case.theirs(nll - losses.mean()), 1e-5)
 
@@ -287,7 +284,7 @@ def test_reward_trainer(margins):
     ]
     leaf = leaf.requires_grad_()
     margin = torch.linspace(0, 1, PAIRS, dtype=torch.float64)
-    trainer = bare(RewardTrainer, args=SimpleNamespace(center_rewards_coefficient=0.02))
+    trainer = bare("RewardTrainer", args=SimpleNamespace(center_rewards_coefficient=0.02))
     inputs = {"attention_mask": torch.ones(2 * PAIRS, 3)} | ({"margin": margin} if margins else {})
     theirs = trainer.compute_loss(lambda **_: SimpleNamespace(logits=leaf[:, None]), inputs)
     none = torch.zeros(PAIRS, dtype=torch.float64)
@@ -330,7 +327,9 @@ def test_a_whole_dpo_trainer_has_our_loss_and_our_gradients(name, tmp_path):
         max_length=None,
         disable_tqdm=True,
     )
-    trainer = DPOTrainer(theirs, reference, args=args, train_dataset=data, processing_class=tiny.tokenizer())
+    trainer = trl_class("DPOTrainer")(
+        theirs, reference, args=args, train_dataset=data, processing_class=tiny.tokenizer()
+    )
     inputs = next(iter(trainer.get_train_dataloader()))
     theirs.eval()
     loss = trainer.compute_loss(theirs, inputs)

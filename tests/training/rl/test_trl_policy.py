@@ -12,17 +12,14 @@ import os
 import re
 import textwrap
 from collections import defaultdict
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-pytest.importorskip("trl", reason="TRL is not installed: `pip install -e '.[test]'`")
-
-from trl.experimental.gmpo import gmpo_trainer
-from trl.trainer import grpo_trainer, rloo_trainer
+from trl_classes import trl_class, trl_module
 
 from tasks.lab import toy
 from training.learner.pack import Row, pack
@@ -43,6 +40,8 @@ from training.rl.ratio.token import token
 from training.rl.regulariser.kl import kl
 from training.types import TokenStats
 
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+pytestmark = pytest.mark.skipif(find_spec("trl") is None, reason="TRL is not installed: `pip install -e '.[test]'`")
 LENGTHS, PROMPT, WIDTH = [5, 1, 7, 3, 6, 2], 2, 7
 NAN = float("nan")
 
@@ -79,10 +78,10 @@ def theirs(
     high=0.28,
     delta=None,
     quantile=1.0,
-    kind=grpo_trainer.GRPOTrainer,
+    kind="GRPOTrainer",
 ):
     """TRL's loss and its gradient per token, as lists like LENGTHS."""
-    trainer = object.__new__(kind)
+    trainer = object.__new__(trl_class(kind))
     mask = padded([np.ones(n) for n in LENGTHS])
     leaf, entropy = padded(x.logp).requires_grad_(), padded(x.entropy)
     identity = SimpleNamespace(
@@ -189,12 +188,12 @@ LOSSES = {
     ),
     "dual clip": (dict(loss_type="grpo", delta=1.5), partial(clip, aggregate="sequences", dual_clip=1.5, **RANGE), {}),
     "gmpo": (
-        dict(loss_type="grpo", low=0.4, high=0.4, kind=gmpo_trainer.GMPOTrainer),
+        dict(loss_type="grpo", low=0.4, high=0.4, kind="GMPOTrainer"),
         partial(geometric, width=0.4),
         {},
     ),
     "rloo": (
-        dict(loss_type="grpo", kind=rloo_trainer.RLOOTrainer),
+        dict(loss_type="grpo", kind="RLOOTrainer"),
         partial(clip, aggregate="sequences", **RANGE),
         {"ratio": partial(sequence, mean=False)},
     ),
@@ -230,7 +229,7 @@ def test_loss_and_gradient_are_those_of_trl(name, seed):
 
 def test_no_loss_of_the_grpo_trainer_is_left_out():
     """Its own list of loss types, as its source compares them."""
-    source = inspect.getsource(grpo_trainer.GRPOTrainer._compute_loss)
+    source = inspect.getsource(trl_class("GRPOTrainer")._compute_loss)
     said = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) (\[[^\]]*\]|\"\w+\")", source))))
     assert said == {knobs["loss_type"] for knobs, _, _ in LOSSES.values()} and len(said) >= 8
 
@@ -240,7 +239,7 @@ def test_on_the_policy_that_sampled_rloo_is_the_plain_policy_gradient():
     x.old = x.logp
     (_, gradient), (_, wanted) = (
         ours(x, partial(policy_gradient, aggregate="constant", max_length=1)),
-        theirs(x, loss_type="grpo", kind=rloo_trainer.RLOOTrainer),
+        theirs(x, loss_type="grpo", kind="RLOOTrainer"),
     )
     for a, b in zip(gradient, wanted, strict=True):
         assert a == pytest.approx(b, rel=1e-6)
@@ -268,7 +267,7 @@ REWARDS = [[1.0, 0.0, 0.0, 1.0], [0.2, 0.9, 0.4, 0.4], [1.0, 1.0, 1.0, 1.0], [0.
 
 
 def trl_grpo(rewards_per_func, scale="group", aggregation="sum_then_normalize"):
-    method = grpo_trainer.GRPOTrainer._generate_and_score_completions
+    method = trl_class("GRPOTrainer")._generate_and_score_completions
     code = lines(method, "if self.multi_objective_aggregation ==", "advantages = torch.nan_to_num")
     n = rewards_per_func.shape[1]
     itself = SimpleNamespace(
@@ -278,7 +277,7 @@ def trl_grpo(rewards_per_func, scale="group", aggregation="sum_then_normalize"):
         reward_funcs=[None] * n,
     )
     space = {
-        **vars(grpo_trainer),
+        **vars(trl_module("GRPOTrainer")),
         "self": itself,
         "rewards_per_func": rewards_per_func,
         "num_generations": 4,
@@ -321,11 +320,11 @@ def test_gdpo_is_trls_but_for_its_sample_deviation():
 
 
 def test_rloo_advantages_are_those_of_trl():
-    method = rloo_trainer.RLOOTrainer._generate_and_score_completions
+    method = trl_class("RLOOTrainer")._generate_and_score_completions
     code = lines(method, "grouped_rewards =", "advantages = torch.nan_to_num")
     rewards = torch.tensor(REWARDS, dtype=torch.float64).view(-1)
     space = {
-        **vars(rloo_trainer),
+        **vars(trl_module("RLOOTrainer")),
         "self": SimpleNamespace(normalize_advantages=False),
         "rewards": rewards,
         "num_generations": 4,
