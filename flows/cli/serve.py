@@ -23,6 +23,19 @@ def add(commands: Any) -> None:
     p.add_argument("--engine", default="torch", metavar="torch|vllm", help="engine that samples (default: torch)")
     p.add_argument("--device", default="", help="cpu, cuda or cuda:0 (default: a GPU if there is one)")
     p.add_argument(
+        "--decoder",
+        default="",
+        metavar="NAME",
+        help="how it answers: greedy, majority, best_of_n ... (docs/decoders.md; default: plain draws)",
+    )
+    p.add_argument(
+        "--budget",
+        type=int,
+        default=0,
+        metavar="N",
+        help="forward tokens that a decoder may spend on an answer (default: no bound)",
+    )
+    p.add_argument(
         "--training", action="store_true", help="answer as a training API (forward_backward, optim_step, sample)"
     )
     p.set_defaults(run=serve)
@@ -36,6 +49,14 @@ def serve(args: argparse.Namespace) -> int:
         )
     from tasks.core import local
 
+    if args.budget < 0 or (args.budget and not args.decoder):
+        raise UserError(
+            "--budget is what a decoder may spend, 1 or more: name one with --decoder, or leave --budget out"
+        )
+    if args.training and args.decoder:
+        raise UserError(
+            "--training samples with the model that learns, whose draws training needs as they are: leave out --decoder"
+        )
     local.free(args.port)
     if args.training:
         return _training(args)
@@ -44,7 +65,12 @@ def serve(args: argparse.Namespace) -> int:
 
     root = project()
     key = local.secret(root / KEY)
-    model = served(root, args.model, name=args.name, engine=args.engine, device=args.device)
+    decoding = None
+    if args.decoder:
+        from tasks.results.decoding import serving
+
+        decoding = serving(root, args.decoder, args.budget)
+    model = served(root, args.model, name=args.name, engine=args.engine, device=args.device, decoding=decoding)
     print(f"serving {model.name} at http://127.0.0.1:{args.port}/v1   (Ctrl-C ends it)")
     print(f"key: {key}   (kept in {Path(KEY)})", flush=True)
     try:

@@ -10,7 +10,7 @@ import torch
 from tasks.core.errors import UserError
 from tasks.models import engines
 from tasks.runtime.models import model_path
-from tasks.serving.api import Served
+from tasks.serving.api import Decoding, Served
 from tasks.serving.conversations import Conversations
 from tasks.serving.training_api import Trainer
 from training.model.model import load_model
@@ -40,8 +40,22 @@ def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trai
     return Trainer(network, renderer, name=name or str(model), context=context, states=states, tokenizer=path)
 
 
-def served(root: Path, model: str, *, name: str = "", engine: str = "torch", device: str = "") -> Served:
-    """Raises UserError for a model or an engine that is not available."""
+def served(
+    root: Path,
+    model: str,
+    *,
+    name: str = "",
+    engine: str = "torch",
+    device: str = "",
+    decoding: Decoding | None = None,
+) -> Served:
+    """Raises UserError for a model, an engine or a decoder that is not available, and for a decoder with an engine
+    other than torch."""
+    if decoding is not None and engine != "torch":
+        raise UserError(
+            f"a decoder reads and changes the layers of the model, which --engine {engine} does not give it: leave out "
+            "--engine, or --decoder"
+        )
     path, network, renderer, device = _loaded(root, model, device)
     context = int(network.config.max_position_embeddings)
     network.eval()
@@ -55,4 +69,7 @@ def served(root: Path, model: str, *, name: str = "", engine: str = "torch", dev
         dtype="float32" if device == "cpu" else "bfloat16",
         memory=1.0 if device == "cpu" else 8.0,
     )
-    return Served(Conversations(sampler, renderer), name=name or str(model), context=context)
+    if decoding is not None:
+        sampler = decoding.around(sampler, renderer, device)
+    conversations = Conversations(sampler, renderer, whole=decoding is not None)
+    return Served(conversations, name=name or str(model), context=context, decoding=decoding)

@@ -7,7 +7,6 @@ instructions here. Each question is a conversation of its own, as in training.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 
 import torch
 
-from synth.types import Message, PreferencePair, Problem, Sampling, digest
+from synth.types import Message, Problem, Sampling, digest
 from tasks.core.errors import UserError
 from tasks.evaluation.outcome import outcome
 from tasks.knowledge import knowledge
@@ -23,8 +22,8 @@ from tasks.models import tools
 from tasks.planning import plan
 from tasks.planning.pieces import bind
 from tasks.runtime.models import model_path
-from tasks.runtime.stage import REMEDY
-from tasks.storage import commit, tables
+from tasks.results.decoding import decoder_of
+from tasks.storage import tables
 from training.model.model import load_model
 from training.model.render import Renderer
 from training.rollout.play import Player
@@ -110,33 +109,15 @@ class Chat:
         )
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["sampling"]["max_turn_tokens"])
         self.seed, self.asked = seed, 0
-        self.root, self.accounts = root, []
+        self.accounts: list[Any] = []
         self.sampler: Any = TorchSampler(model=self.model, end_id=self.renderer.end_id)
         if decoder:
-            self.sampler = self._decoding(decoder, tokens, device)
+            self.sampler = decoder_of(
+                root, self.settings, decoder, self.sampler, self.renderer, forward_tokens=tokens, device=device
+            )
+            self.sampler.hear = self.accounts.append
         questions = root / "artifacts" / "questions" / "problems.parquet"
         self.known = {p.question: p for p in tables.read(questions, Problem)} if questions.exists() else {}
-
-    def _decoding(self, decoder: str, tokens: int, device: str) -> Any:
-        """The decoder, in place of the sampler. Raises UserError if it is unknown or lacks something."""
-        from tasks.evaluation.decoding import decoding
-
-        listed = {d["piece"]: d for d in self.settings["decoders"]}
-        bound = bind("decode", listed.get(decoder, {"piece": decoder}))
-        reward, pairs = self.root / "artifacts" / "reward", self.root / "artifacts" / "clean" / "pairs.parquet"
-        rewards = None
-        if "reward_model" in bound.needs and (reward / "model").is_dir():
-            from tasks.models.reward_model import RewardModel
-
-            commit.check(reward, "model", remedy=REMEDY)
-            word = json.loads((reward / "card.json").read_text(encoding="utf-8")).get("verdict", "")
-            rewards = RewardModel(reward / "model", word, device=device).of_ids
-        train = (p for p in tables.read(pairs, PreferencePair) if p.split == "train") if pairs.exists() else ()
-        sampler = decoding(
-            bound, self.sampler, self.renderer, rewards=rewards, pairs=lambda: list(train), forward_tokens=tokens
-        )
-        sampler.hear = self.accounts.append
-        return sampler
 
     def held_out(self) -> Iterator[str]:
         """Questions of the split test, in a fixed shuffled order; none if the stage questions has not run."""

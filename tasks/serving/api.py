@@ -12,6 +12,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from synth.types import Message, Sampling, seed_for
 from tasks.core import local
 from tasks.serving.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
+from training.model.render import Renderer
 
 MOST = 256  # most answers that wait or are in progress
 _BODY = 4 << 20  # bytes
@@ -101,10 +103,29 @@ class Completion(Common):
     suffix: None = None
 
 
-class Served:
-    """A model and its facts. name: its name in requests; context: most tokens of a prompt and its answer."""
+@dataclass(frozen=True, kw_only=True)
+class Decoding:
+    """The decoder that answers.
 
-    def __init__(self, conversations: Conversations, *, name: str, context: int) -> None:
+    budget       forward tokens that an answer may cost; 0: no bound
+    temperature  the decoder's own, whatever a request says; None: that of the request
+    around       sampler, renderer, device -> the decoder as a sampler
+    """
+
+    name: str
+    budget: int = 0
+    temperature: float | None = None
+    around: Callable[[Any, Renderer, str], Any]
+
+
+class Served:
+    """A model and its facts. name: its name in requests; context: most tokens of a prompt and its answer; decoding: the
+    decoder that is the sampler of the conversations, None for plain answers."""
+
+    def __init__(
+        self, conversations: Conversations, *, name: str, context: int, decoding: Decoding | None = None
+    ) -> None:
+        self.decoding = decoding
         self.conversations, self.name, self.context = conversations, name, context
         self.renderer = conversations.renderer
         self.begun = int(time.time())
@@ -142,10 +163,34 @@ class Served:
     def text(self, token: int) -> str:
         return str(self.renderer.tokenizer.decode([token]))
 
+    def decodes(self, prompts: Sequence[np.ndarray], body: Common, top: int | None) -> None:
+        """Raises Refused for what does not go with the decoder."""
+        if (by := self.decoding) is None:
+            return
+        if top is not None:
+            raise Refused(
+                f"logprobs are those of one plain draw, and here the decoder {by.name} makes or chooses the answers: "
+                "leave them out, or serve the model without --decoder",
+                param="logprobs",
+            )
+        own = by.temperature
+        if own is not None and "temperature" in body.model_fields_set and body.temperature != own:
+            raise Refused(
+                f"the decoder {by.name} draws at temperature {own:g}: leave temperature out, or say {own:g}",
+                param="temperature",
+            )
+        if by.budget and (longest := max(map(len, prompts))) >= by.budget:
+            raise Refused(
+                f"a budget of {by.budget} forward tokens has no room for an answer: the prompt alone has {longest}; "
+                f"shorten it, or serve with --budget {longest + 1} or more",
+                code="context_length_exceeded",
+            )
+
     def start(
         self, prompts: Sequence[np.ndarray], body: Common, limits: Sequence[int], top: int | None
     ) -> tuple[list[Request], list[asyncio.Queue[Piece]]]:
-        """Starts `n` answers to each prompt. Raises Refused if there are too many."""
+        """Starts `n` answers to each prompt. Raises Refused if there are too many, and for what the decoder cannot do."""
+        self.decodes(prompts, body, top)
         if self.conversations.busy + len(prompts) * body.n > MOST:
             raise Refused(f"more than {MOST} answers are asked for at a time: ask again later", status=429, code="busy")
         try:
@@ -220,14 +265,31 @@ async def _whole(
     out: list[Any] = [("", [], Piece()) for _ in requests]
     async for i, piece in _pieces(http, requests, queues):
         if piece.error:
-            raise Refused(f"the model could not answer: {piece.error}", status=500)
+            raise Refused(piece.error) if piece.refused else Refused(_failed(piece), status=500)
         text, tokens, _ = out[i]
         out[i] = (text + piece.text, [*tokens, *piece.tokens], piece)
     return out
 
 
-def _usage(prompts: int, completion: int) -> dict[str, int]:
-    return {"prompt_tokens": prompts, "completion_tokens": completion, "total_tokens": prompts + completion}
+def _failed(piece: Piece) -> str:
+    return f"the model could not answer: {piece.error}"
+
+
+def _usage(prompts: int, last: Sequence[Piece]) -> dict[str, Any]:
+    """Tokens of the prompts and of the answers, of which `last` are the last pieces; where a decoder answers, also the
+    forward tokens of each model, of all answers together."""
+    completion = sum(p.count for p in last)
+    usage: dict[str, Any] = {
+        "prompt_tokens": prompts,
+        "completion_tokens": completion,
+        "total_tokens": prompts + completion,
+    }
+    accounts = [p.forward_tokens for p in last if p.forward_tokens is not None]
+    if accounts:
+        usage["forward_tokens"] = {
+            m: sum(a.get(m, 0) for a in accounts) for m in dict.fromkeys(m for a in accounts for m in a)
+        }
+    return usage
 
 
 def _events(events: AsyncIterator[dict[str, Any]]) -> StreamingResponse:
@@ -296,7 +358,7 @@ async def _chat(served: Served, body: ChatBody, http: Http) -> Any:
         }
         for i, (text, tokens, last) in enumerate(answers)
     ]
-    usage = _usage(len(prompt), sum(last.count for _, _, last in answers))
+    usage = _usage(len(prompt), [last for _, _, last in answers])
     return {**_head(served, "chat.completion", "chatcmpl"), "choices": choices, "usage": usage}
 
 
@@ -304,22 +366,24 @@ async def _chat_events(
     served: Served, body: ChatBody, prompt: int, pieces: AsyncIterator[tuple[int, Piece]]
 ) -> AsyncIterator[dict[str, Any]]:
     """A streamed answer to a prompt of this many tokens."""
-    begin, counts = _head(served, "chat.completion.chunk", "chatcmpl"), [0] * body.n
+    begin, last = _head(served, "chat.completion.chunk", "chatcmpl"), [Piece()] * body.n
     for i in range(body.n):
         delta = {"role": "assistant", "content": ""}
         yield {**begin, "choices": [{"index": i, "delta": delta, "logprobs": None, "finish_reason": None}]}
     async for i, piece in pieces:
         if piece.error:
-            yield error(f"the model could not answer: {piece.error}", "server_error")
+            yield (
+                error(piece.error, "invalid_request_error") if piece.refused else error(_failed(piece), "server_error")
+            )
             return
-        counts[i] = piece.count
+        last[i] = piece
         logprobs = _chat_logprobs(served, piece.tokens) if body.logprobs else None
         delta = {"content": piece.text} if piece.text else {}
         if piece.text or piece.tokens or piece.over:
             choice = {"index": i, "delta": delta, "logprobs": logprobs, "finish_reason": piece.over}
             yield {**begin, "choices": [choice]}
     if body.stream_options and body.stream_options.include_usage:
-        yield {**begin, "choices": [], "usage": _usage(prompt, sum(counts))}
+        yield {**begin, "choices": [], "usage": _usage(prompt, last)}
 
 
 def _chat_logprobs(served: Served, tokens: Sequence[Token]) -> dict[str, Any]:
@@ -356,7 +420,7 @@ async def _completions(served: Served, body: Completion, http: Http) -> Any:
                 tokens = [*known, *tokens]
         detail = None if body.logprobs is None else _logprobs(served, tokens)
         choices.append({"index": i, "text": text, "logprobs": detail, "finish_reason": last.over})
-    usage = _usage(sum(map(len, prompts)), sum(last.count for _, _, last in answers))
+    usage = _usage(sum(map(len, prompts)), [last for _, _, last in answers])
     return {**_head(served, "text_completion", "cmpl"), "choices": choices, "usage": usage}
 
 
@@ -384,18 +448,20 @@ def _prompts(served: Served, body: Completion) -> tuple[list[np.ndarray], list[i
 async def _completion_events(
     served: Served, body: Completion, prompts: Sequence[np.ndarray], pieces: AsyncIterator[tuple[int, Piece]]
 ) -> AsyncIterator[dict[str, Any]]:
-    begin, counts = _head(served, "text_completion", "cmpl"), [0] * (len(prompts) * body.n)
+    begin, last = _head(served, "text_completion", "cmpl"), [Piece()] * (len(prompts) * body.n)
     async for i, piece in pieces:
         if piece.error:
-            yield error(f"the model could not answer: {piece.error}", "server_error")
+            yield (
+                error(piece.error, "invalid_request_error") if piece.refused else error(_failed(piece), "server_error")
+            )
             return
-        counts[i] = piece.count
+        last[i] = piece
         if piece.text or piece.tokens or piece.over:
             detail = None if body.logprobs is None else _logprobs(served, piece.tokens)
             choice = {"index": i, "text": piece.text, "logprobs": detail, "finish_reason": piece.over}
             yield {**begin, "choices": [choice]}
     if body.stream_options and body.stream_options.include_usage:
-        yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), sum(counts))}
+        yield {**begin, "choices": [], "usage": _usage(sum(map(len, prompts)), last)}
 
 
 def _logprobs(served: Served, tokens: Sequence[Token]) -> dict[str, Any]:

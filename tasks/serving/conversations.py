@@ -7,7 +7,7 @@ the settings and the seed, except for rounding (a matrix product of another size
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from synth.types import Sampling
+from tasks.core.errors import UserError
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states
 from training.model.render import Renderer
@@ -40,13 +41,16 @@ class Token:
 @dataclass(frozen=True, kw_only=True)
 class Piece:
     """A new piece of an answer: text, its tokens if log-probs were requested, and the number of tokens so far; `over`
-    says why the answer ended, `error` what failed."""
+    says why the answer ended, `error` what failed (`refused`: because of the request). A decoder's last piece has its
+    forward tokens by model."""
 
     text: str = ""
     tokens: tuple[Token, ...] = ()
     count: int = 0
     over: Reason | None = None
     error: str = ""
+    refused: bool = False
+    forward_tokens: Mapping[str, int] | None = None
 
 
 @dataclass
@@ -100,7 +104,8 @@ class Writer:
 class _Group:
     """Requests that are sampled together: one session, one row each."""
 
-    def __init__(self, sampler: Sampler, renderer: Renderer, requests: Sequence[Request]) -> None:
+    def __init__(self, sampler: Sampler, renderer: Renderer, requests: Sequence[Request], whole: bool) -> None:
+        self.whole = whole
         self.requests = list(requests)
         self.writers = [Writer(renderer, r.stop) for r in requests]
         self.session: Any = sampler.open([r.prompt for r in requests], [r.seed for r in requests])
@@ -114,9 +119,10 @@ class _Group:
             return
         left = min(r.max_tokens - len(r.ids) for r in (self.requests[i] for i in self.alive))
         self.session.rows = list(self.alive)
-        segments = self.session.generate(replace(self.sampling, max_tokens=min(CHUNK, left)))
+        segments = self.session.generate(replace(self.sampling, max_tokens=left if self.whole else min(CHUNK, left)))
+        accounts = self.session.accounts if self.whole else [None] * len(segments)
         alive = []
-        for i, segment in zip(self.alive, segments, strict=True):
+        for i, segment, account in zip(self.alive, segments, accounts, strict=True):
             request, new = self.requests[i], [int(x) for x in segment.ids]
             if segment.stop == "lost":
                 request.hear(Piece(error="the engine was lost"))
@@ -124,7 +130,7 @@ class _Group:
             before = len(request.ids)
             request.ids += new
             ended = segment.stop == "end"
-            over = ended or len(request.ids) >= request.max_tokens
+            over = self.whole or ended or len(request.ids) >= request.max_tokens
             text, count, stopped = self.writers[i].add(request.ids, len(new), over)
             tokens = ()
             if request.top is not None:
@@ -133,17 +139,21 @@ class _Group:
                 )
                 tokens = tuple(tokens[: max(0, count - before)])
             reason: Reason | None = "stop" if stopped or ended else "length" if over else None
-            request.hear(Piece(text=text, tokens=tokens, count=count, over=reason))
+            cost = None if account is None else dict(account.tokens)
+            request.hear(Piece(text=text, tokens=tokens, count=count, over=reason, forward_tokens=cost))
             if reason is None:
                 alive.append(i)
         self.alive = alive
 
 
 class Conversations:
-    """The sampling thread. `ask` queues requests; `close` ends the thread."""
+    """The sampling thread. `ask` queues requests; `close` ends the thread.
 
-    def __init__(self, sampler: Sampler, renderer: Renderer) -> None:
-        self.sampler, self.renderer = sampler, renderer
+    whole  answers are drawn at once, since the sampler is a decoder (DecodingSampler): it chooses among whole answers
+    """
+
+    def __init__(self, sampler: Sampler, renderer: Renderer, *, whole: bool = False) -> None:
+        self.sampler, self.renderer, self.whole = sampler, renderer, whole
         self.waiting: list[Request] = []
         self.groups: list[_Group] = []
         self.ended = False
@@ -175,9 +185,10 @@ class Conversations:
                 if self.ended:
                     return
                 new, self.waiting = self.waiting, []
-            by_sampling: dict[Sampling, list[Request]] = {}
+            by_sampling: dict[tuple[Sampling, int], list[Request]] = {}
             for request in new:
-                by_sampling.setdefault(request.sampling, []).append(request)
+                key = (request.sampling, request.max_tokens if self.whole else 0)
+                by_sampling.setdefault(key, []).append(request)
             for requests in by_sampling.values():
                 self._guarded(requests, lambda requests=requests: self._open(requests))
             for group in list(self.groups):
@@ -187,7 +198,7 @@ class Conversations:
             self.groups = [g for g in self.groups if g.alive]
 
     def _open(self, requests: Sequence[Request]) -> None:
-        self.groups.append(_Group(self.sampler, self.renderer, requests))
+        self.groups.append(_Group(self.sampler, self.renderer, requests, self.whole))
 
     def _guarded(self, requests: Sequence[Request], do: Callable[[], None]) -> None:
         """Reports a failure to the requests that it concerns; the others continue."""
@@ -196,7 +207,8 @@ class Conversations:
         except Exception as e:  # noqa: BLE001 (said to who asked)
             self.groups = [g for g in self.groups if not any(r in requests for r in g.requests)]
             for request in requests:
-                request.hear(Piece(error=(str(e).strip().splitlines() or [type(e).__name__])[0]))
+                why = (str(e).strip().splitlines() or [type(e).__name__])[0]
+                request.hear(Piece(error=why, refused=isinstance(e, UserError)))
 
 
 @torch.inference_mode()

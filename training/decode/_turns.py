@@ -45,6 +45,7 @@ class DecodingSampler:
 class _Session:
     def __init__(self, sampler: DecodingSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
         self.sampler, self.seeds = sampler, list(seeds)
+        self.accounts: list[Account] = []  # of the last turn, in the order of `rows`
         self.ids = [np.asarray(p, dtype=np.int64) for p in prompts]
         self.rows, self.turns = list(range(len(prompts))), np.zeros(len(prompts), dtype=np.int64)
 
@@ -65,13 +66,14 @@ class _Session:
             )
             for r in self.rows
         ]
-        out = []
+        out, self.accounts = [], []
         for r, done in zip(self.rows, sampler.decode(engine, asks, sampler.fitted), strict=True):
             segment = done.segment
             cost = np.zeros(len(segment.ids), dtype=np.int64)
             cost[-1:] = done.account.spent
             self.ids[r] = np.concatenate([self.ids[r], segment.ids])
             sampler.hear(done.account)
+            self.accounts.append(done.account)
             out.append(replace(segment, extras={**segment.extras, "forward_tokens": cost}))
         self.turns[self.rows] += 1
         return out

@@ -24,7 +24,9 @@ from synth.types import Message, Problem, Sampling
 from tasks.pages.cards import SERVED_SNIPPET
 from tasks.results.chat import Chat
 from tasks.core import local
-from tasks.serving.api import Served, guarded
+from tasks.evaluation.decoding import decoding
+from tasks.planning.pieces import bind
+from tasks.serving.api import Decoding, Served, guarded
 from tasks.storage import tables
 from tasks.serving.conversations import CHUNK, Conversations, Request, Writer, scored
 from training.model.model import load_model, save_model
@@ -38,11 +40,13 @@ CHAT = [{"role": "user", "content": "What is the capital of Norvia?"}]
 class Endpoint:
     """A tiny model behind a port of this process."""
 
-    def __init__(self, model, renderer):
+    def __init__(self, model, renderer, decoding=None):
         self.model, self.renderer = model, renderer
-        self.served = Served(
-            Conversations(TorchSampler(self.model, self.renderer.end_id), self.renderer), name="tiny", context=256
-        )
+        sampler = TorchSampler(self.model, self.renderer.end_id)
+        if decoding is not None:
+            sampler = decoding.around(sampler, renderer, "cpu")
+        conversations = Conversations(sampler, self.renderer, whole=decoding is not None)
+        self.served = Served(conversations, name="tiny", context=256, decoding=decoding)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.server = uvicorn.Server(local.config(guarded(self.served, KEY), port=self.port))
@@ -69,6 +73,16 @@ class Endpoint:
     def close(self):
         self.server.should_exit = True
         self.served.conversations.close()
+
+
+def by(name, budget=0, temperature=None, rewards=None, **knobs):
+    """A decoder as it is served; rewards: of rows of ids."""
+
+    def around(sampler, renderer, device):
+        decode = bind("decode", {"piece": name, **knobs})
+        return decoding(decode, sampler, renderer, rewards=rewards, pairs=list, forward_tokens=budget)
+
+    return Decoding(name=name, budget=budget, temperature=temperature, around=around)
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +329,85 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert key in said and f"http://127.0.0.1:{port}/v1" in said
     assert stat.S_IMODE((tmp_path / ".espalier/serve/key").stat().st_mode) == 0o600
     assert began[0][0].token == key and began[0][1] == port
+
+
+def test_a_decoder_answers_and_the_usage_has_its_forward_tokens(at):
+    """The longest of three draws, which a reward model reads: prompt once, draws, and each conversation with a verdict."""
+    heard = []
+
+    def longest(rows):
+        heard.extend(map(len, rows))
+        return [float(len(r)) for r in rows]
+
+    it = Endpoint(at.model, at.renderer, by("best_of_n", n=3, rewards=longest))
+    asked = {"model": "tiny", "messages": CHAT, "max_tokens": 40, "seed": 3}
+    try:
+        made = it.client.chat.completions.create(**asked)
+        n = made.usage.prompt_tokens
+        assert len(heard) == 3 and made.usage.completion_tokens == max(heard) - n
+        cost = made.usage.model_extra["forward_tokens"]
+        assert cost == {"policy": sum(heard) - 2 * n, "reward": sum(heard) + 3}
+        heard.clear()
+        events = list(
+            it.client.chat.completions.create(**asked, n=2, stream=True, stream_options={"include_usage": True})
+        )
+        said = "".join(e.choices[0].delta.content or "" for e in events if e.choices and e.choices[0].index == 0)
+        assert said == made.choices[0].message.content
+        assert events[-1].usage.model_extra["forward_tokens"]["reward"] == sum(heard) + 6 and len(heard) == 6
+        text = made.choices[0].message.content
+        cut = it.client.chat.completions.create(**asked, stop=text[5:9]).choices[0]
+        assert cut.message.content == text[: text.index(text[5:9])] and cut.finish_reason == "stop"
+    finally:
+        it.close()
+    assert not at.client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=2).usage.model_extra
+
+
+def test_greedy_as_a_decoder_is_the_plain_greedy_answer_and_other_wishes_are_refused(at):
+    n = len(at.renderer.prompt([Message(**CHAT[0])]))
+    it = Endpoint(at.model, at.renderer, by("greedy", budget=n + 30, temperature=0.0))
+    try:
+        made = it.client.chat.completions.create(model="tiny", messages=CHAT)
+        turn = at.greedy(at.renderer.prompt([Message(**CHAT[0])]), 30)
+        assert made.choices[0].message.content == at.renderer.decode(turn.ids)
+        assert made.usage.model_extra["forward_tokens"] == {"policy": n + len(turn.ids)}
+        for body, why in (
+            ({"temperature": 0.7}, "the decoder greedy draws at temperature 0: leave temperature out"),
+            ({"logprobs": True}, "logprobs are those of one plain draw, and here the decoder greedy"),
+            ({"messages": CHAT * 4}, f"a budget of {n + 30} forward tokens has no room for an answer"),
+        ):
+            status, said = it.raw(**{"messages": CHAT, "max_tokens": 5, **body})
+            assert (
+                status == 400 and why in said["error"]["message"] and said["error"]["type"] == "invalid_request_error"
+            )
+    finally:
+        it.close()
+
+
+def test_what_a_decoder_refuses_is_the_requests_mistake(at):
+    it = Endpoint(at.model, at.renderer, by("best_of_n"))
+    try:
+        status, said = it.raw(messages=CHAT, max_tokens=3)
+    finally:
+        it.close()
+    assert status == 400 and said["error"]["message"].startswith("the decoder best_of_n: ")
+
+
+def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    save_model(exported.build("qwen3"), exported.tokenizer(), tmp_path / "m")
+    began = []
+    monkeypatch.setattr(local, "run", lambda app, port: began.append(app))
+    monkeypatch.setattr(local, "free", lambda port: None)
+    for more, why in (
+        (["--budget", "9"], "--budget is what a decoder may spend"),
+        (["--decoder", "greedi"], "did you mean 'greedy'"),
+        (["--decoder", "steer"], "learns from preference pairs"),
+        (["--decoder", "greedy", "--engine", "vllm"], "which --engine vllm does not give it"),
+        (["--decoder", "greedy", "--training"], "leave out --decoder"),
+    ):
+        assert cli.main(["serve", "m", "--device", "cpu", *more]) == 2
+        assert why in capsys.readouterr().err
+    assert not began
+    assert cli.main(["serve", "m", "--device", "cpu", "--decoder", "majority", "--budget", "400"]) == 0
+    assert len(began) == 1

@@ -1,0 +1,62 @@
+"""A decoder with the inputs that a project has for it: `espalier chat --decoder` and `espalier serve --decoder`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from synth.types import PreferencePair
+from tasks.evaluation.decoding import decoding
+from tasks.planning import plan
+from tasks.planning.pieces import bind
+from tasks.runtime.stage import REMEDY
+from tasks.storage import commit, tables
+from tasks.serving.api import Decoding
+from training.decode import DecodingSampler
+from training.model.render import Renderer
+
+
+def decoder_of(
+    root: Path,
+    settings: Mapping[str, Any],
+    name: str,
+    sampler: Any,
+    renderer: Renderer,
+    *,
+    forward_tokens: int,
+    device: str,
+) -> DecodingSampler:
+    """The decoder, which replaces `sampler`, with the knobs that `evaluate.decoders` gives it in `settings` (parameters of
+    the stage evaluate). The reward model is artifacts/reward, pairs are those of artifacts/clean. Raises UserError if the
+    decoder is unknown or lacks something."""
+    bound = _bound(settings, name)
+    reward, pairs = root / "artifacts" / "reward", root / "artifacts" / "clean" / "pairs.parquet"
+    rewards = None
+    if "reward_model" in bound.needs and (reward / "model").is_dir():
+        from tasks.models.reward_model import RewardModel
+
+        commit.check(reward, "model", remedy=REMEDY)
+        word = json.loads((reward / "card.json").read_text(encoding="utf-8")).get("verdict", "")
+        rewards = RewardModel(reward / "model", word, device=device).of_ids
+    train = (p for p in tables.read(pairs, PreferencePair) if p.split == "train") if pairs.exists() else ()
+    return decoding(bound, sampler, renderer, rewards=rewards, pairs=lambda: list(train), forward_tokens=forward_tokens)
+
+
+def serving(root: Path, name: str, budget: int) -> Decoding:
+    """The decoder as `espalier serve` takes it. Raises UserError if it is unknown; `around` does where it lacks
+    something."""
+    settings = plan.plans(root, changed=lambda params: params)["evaluate"]["params"]
+    bound = _bound(settings, name)
+    temperature = 0.0 if name == "greedy" else bound.keywords.get("temperature")
+
+    def around(sampler: Any, renderer: Renderer, device: str) -> DecodingSampler:
+        return decoder_of(root, settings, name, sampler, renderer, forward_tokens=budget, device=device)
+
+    return Decoding(name=name, budget=budget, temperature=temperature, around=around)
+
+
+def _bound(settings: Mapping[str, Any], name: str) -> Any:
+    listed = {d["piece"]: d for d in settings["decoders"]}
+    return bind("decode", listed.get(name, {"piece": name}))
