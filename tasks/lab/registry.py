@@ -8,7 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tasks.lab import arms, code_worlds, control_worlds, decode_worlds, label_worlds, pair_worlds, tone_worlds
+from tasks.lab import (
+    arms,
+    bias_worlds,
+    code_worlds,
+    control_worlds,
+    decode_worlds,
+    label_worlds,
+    pair_worlds,
+    tone_worlds,
+)
 from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
 
 
@@ -34,6 +43,7 @@ def places() -> dict[str, Place]:
             *label_worlds.WORLDS,
             *code_worlds.WORLDS,
             *tone_worlds.WORLDS,
+            *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,
             arms.arms,
             control_worlds.control,

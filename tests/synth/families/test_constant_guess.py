@@ -14,6 +14,7 @@ from synth.verify import verify
 MOST, PROBLEMS = 0.25, 40
 FEW = {"python_functions": 10, "music_shop_sql": 24}  # scoring takes long
 MANY = {
+    "bias_probes": 300,
     "case_vignettes": 300,
     "claims": 300,
     "critiques": 300,

@@ -32,6 +32,7 @@ TALKS = {
     "by_utility",
     "by_principle",
     "by_tone",
+    "by_debate",
 }  # about conversations, thoughts or programs, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
 PROBLEMS = [p for p in PROBLEMS if isinstance(p, Problem)]
