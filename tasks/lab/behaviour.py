@@ -135,6 +135,9 @@ OF_PAIRS = {
     "best",
     "lost",
     "rated",
+    "bias",
+    "accuses",
+    "ranks",
     "passes",
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
