@@ -55,6 +55,11 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(_canonical(parts).encode()).hexdigest()
 
 
+def picture_name(height: int, width: int, rgb: bytes) -> str:
+    """The name of a picture: 64 hex digits of SHA-256 of its size and its bytes, row by row, red, green and blue."""
+    return hashlib.sha256(f"{height}x{width}".encode() + rgb).hexdigest()
+
+
 def seed_for(*parts: Any) -> int:
     """A 63-bit seed hashed from (run seed, stage, family, split, index). Never `seed + i`: neighbours would overlap."""
     return int(digest(*parts)[:16], 16) >> 1
@@ -69,10 +74,17 @@ def split_of(root: str, *, valid: float = 0.1, test: float = 0.15) -> Split:
 
 @dataclass(frozen=True, kw_only=True)
 class Message:
-    """One chat message. `role` is system, user, assistant or tool; `content` is text."""
+    """One chat message. `role` is system, user, assistant or tool; `content` is text. media: the names (content hashes)
+    of the pictures that it shows, one for each `<image>` of the text, in order."""
 
     role: str
     content: str
+    media: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> list[str]:
+        """What names this message among others."""
+        return [self.role, self.content, *self.media]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,13 +126,13 @@ class Problem:
     ) -> Problem:
         messages = (Message(role="user", content=prompt),) if isinstance(prompt, str) else tuple(prompt)
         args = dict(args or {})
-        name = digest([[m.role, m.content] for m in messages], answer, verifier, args)[:20]
+        name = digest([m.key for m in messages], answer, verifier, args)[:20]
         return Problem(id=name, prompt=messages, answer=answer, verifier=verifier, args=args, **rest)
 
     @property
     def seen(self) -> str:
         """The hash of what a model is shown: two problems with the same hash are the same, however they are scored."""
-        return digest([[m.role, m.content] for m in self.prompt])[:20]
+        return digest([m.key for m in self.prompt])[:20]
 
     @property
     def question(self) -> str:
@@ -187,7 +199,7 @@ class PreferencePair:
     @staticmethod
     def make(*, prompt: Sequence[Message], chosen: str, rejected: str, source: str, **rest: Any) -> PreferencePair:
         prompt = tuple(prompt)
-        name = digest([[m.role, m.content] for m in prompt], chosen, rejected, source)[:20]
+        name = digest([m.key for m in prompt], chosen, rejected, source)[:20]
         return PreferencePair(id=name, prompt=prompt, chosen=chosen, rejected=rejected, source=source, **rest)
 
 
@@ -206,7 +218,7 @@ class Demonstration:
     def make(*, problem: str, messages: Sequence[Message], **rest: Any) -> Demonstration:
         messages = tuple(messages)
         return Demonstration(
-            id=digest(problem, [[m.role, m.content] for m in messages])[:20], problem=problem, messages=messages, **rest
+            id=digest(problem, [m.key for m in messages])[:20], problem=problem, messages=messages, **rest
         )
 
 
@@ -277,14 +289,16 @@ def to_row(value: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
     for f in fields(value):
         x = getattr(value, f.name)
-        row[f.name] = (
-            json.dumps(
-                x, default=lambda o: {g.name: getattr(o, g.name) for g in fields(o)}, ensure_ascii=False, sort_keys=True
-            )
-            if f.name in _NESTED
-            else x
-        )
+        row[f.name] = json.dumps(x, default=_as_json, ensure_ascii=False, sort_keys=True) if f.name in _NESTED else x
     return row
+
+
+def _as_json(value: Any) -> dict[str, Any]:
+    """The fields of a nested value; a message without pictures has no field for them."""
+    out = {g.name: getattr(value, g.name) for g in fields(value)}
+    if isinstance(value, Message) and not value.media:
+        del out["media"]
+    return out
 
 
 def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
@@ -299,7 +313,7 @@ def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
         if f.name in _NESTED:
             x = json.loads(x)
             if f.name in ("prompt", "messages"):
-                x = tuple(Message(**m) for m in x)
+                x = tuple(Message(**{**m, "media": tuple(m.get("media", ()))}) for m in x)
             elif f.name == "decisions":
                 x = tuple(Decision(**d) for d in x)
         elif isinstance(x, float) and math.isnan(x):

@@ -4,6 +4,9 @@ Conventions, the same everywhere:
 - A *packed* tensor is 1-D of length T: the tokens of all rows laid end to end, no padding.
 - Entry t of a per-token tensor refers to token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
   The first token of a row has no history: its logp is 0 and it is never trainable.
+- An id below 0 is one of the tokens of a picture, and says which: two rows with different pictures differ wherever ids
+  are compared (shared prefixes, the cache of prompts, a table of rollouts). Only a vision-language model reads them
+  (training/model/vision.py), and no loss trains on them.
 - A row is one token sequence the model sees (a rollout, a demonstration, one side of a pair). Rows are never split.
 """
 
@@ -18,6 +21,7 @@ import torch
 from torch import Tensor
 
 from synth.types import Problem, Sampling, Score, Scored
+from training.media import Shown, shown_in
 
 Stop = Literal[
     "end", "length", "stop_string", "stop_id", "budget", "lost"
@@ -65,6 +69,11 @@ class Segment:
             )
         if self.logp is not None and len(self.logp) != len(self.ids):
             raise ValueError(f"{len(self.ids)} ids but {len(self.logp)} log-probs in one segment")
+
+    @property
+    def media(self) -> tuple[Shown, ...]:
+        """The pictures that it shows, in order, read from its ids; never their pixels."""
+        return shown_in(self.ids)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from torch import nn
 
 from training.learner.pack import shared_tokens
 from training.model import products
+from training.model.model import text_config
 from training.model.quantised import n_quantised
 from training.types import Batch
 
@@ -56,7 +57,7 @@ def flops(model: nn.Module) -> Callable[[Batch], float]:
     tokens only, attention over pairs of tokens. Recomputation (`gradient_checkpointing`, the head's second pass) does
     not count: the result is the work that a step needs, not the work that it does."""
     language_model: Any = model
-    config, head = language_model.config, language_model.get_output_embeddings()
+    config, head = text_config(model), language_model.get_output_embeddings()
     inner = [
         p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n and not n.startswith("lm_head")
     ]

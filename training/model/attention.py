@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from training.model.kv_cache import CachedRows
+from training.model.vision import embedded, sees
 
 NAME = "espalier"
 # the pieces of the stream (start, tokens) that a row reads as its prefix, and how many tokens of its own follow
@@ -284,6 +285,9 @@ def own_forward(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRow
 
 
 def through_body(model: nn.Module, ids: Tensor, position: Tensor, rows: Any) -> Tensor:
-    """The output of the layers of a model for ids [B, n]."""
+    """The output of the layers of a model for ids [B, n]; of a vision-language model, those of its text model."""
     body: Any = model.base_model
-    return body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    if not sees(model):
+        return body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    shown = embedded(body, ids)
+    return body.text_model(inputs_embeds=shown, position_ids=position, rows=rows, use_cache=False).last_hidden_state

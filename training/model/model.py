@@ -22,7 +22,14 @@ import psutil
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+)
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
@@ -31,10 +38,13 @@ from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, o
 from training.model.gguf_header import config_of, gguf_of, read_header
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
+from training.model.vision import tokens_of
 from training.model.quantised import n_quantised
 from training.model.size import weights_of
 
 END = "<|im_end|>"
+# Our attention in the text model alone: the vision tower's sees all patches.
+_OURS = {"text_config": NAME, "vision_config": "sdpa"}
 TAGS = ["<search>", "</search>", "<answer>", "</answer>"]
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -114,6 +124,64 @@ def new_model(
     return model
 
 
+def new_vision_model(
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    hidden: int,
+    layers: int,
+    heads: int,
+    intermediate: int,
+    max_length: int,
+    picture: int,
+    patch: int,
+    vision_hidden: int,
+    vision_layers: int,
+    seed: int,
+) -> nn.Module:
+    """A from-scratch vision-language model of the SmolVLM architecture, fp32, for pictures of `picture` x `picture`
+    pixels in patches of `patch`; four patches become one token (training/media.py)."""
+    from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
+
+    ids: Any = tokenizer
+    config = SmolVLMConfig(
+        vision_config={
+            "hidden_size": vision_hidden,
+            "intermediate_size": 2 * vision_hidden,
+            "num_hidden_layers": vision_layers,
+            "num_attention_heads": max(1, vision_hidden // 32),
+            "image_size": picture,
+            "patch_size": patch,
+        },
+        text_config={
+            "model_type": "llama",
+            "vocab_size": -(-len(tokenizer) // 16) * 16,
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": heads,
+            "intermediate_size": intermediate,
+            "max_position_embeddings": max_length,
+            "pad_token_id": ids.pad_token_id,
+            "eos_token_id": ids.eos_token_id,
+            "bos_token_id": None,
+        },
+        scale_factor=2,
+        image_token_id=ids.pad_token_id,
+        pad_token_id=ids.pad_token_id,
+        tie_word_embeddings=False,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed % 2**63)
+        model = SmolVLMForConditionalGeneration._from_config(config, dtype=torch.float32, attn_implementation=_OURS)
+    return model
+
+
+def text_config(model: nn.Module) -> Any:
+    """The configuration of the layers that read the row: that of the text model of a vision-language model."""
+    config: Any = model.config
+    return config.get_text_config()
+
+
 def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a model folder, GGUF file or Hub name. Raises ValueError with a remedy if there is no tokenizer,
     or no chat template."""
@@ -140,11 +208,22 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(
             *_source(path), **({"gguf_file": file.name} if file else {}), trust_remote_code=False
         )
+        tokenizer.picture_tokens = _picture_tokens(path)  # for `Renderer`
     if not tokenizer.chat_template:
         raise ValueError(
             f"the tokenizer of {path} has no chat template: use an instruct model, or put a chat_template.jinja beside tokenizer.json"
         )
     return tokenizer
+
+
+def _picture_tokens(path: str | Path) -> int:
+    """How many tokens a picture has for the model of a folder or Hub name; 0 if it reads text alone."""
+    config = Path(path) / "config.json"
+    if config.exists():
+        return tokens_of(json.loads(config.read_text(encoding="utf-8")))
+    return (
+        0 if gguf_of(path) is not None or Path(path).exists() else tokens_of(AutoConfig.from_pretrained(path).to_dict())
+    )
 
 
 def load_model(
@@ -171,11 +250,13 @@ def load_model(
         _check_memory(folder, dtype, device)
     tokenizer = load_tokenizer(path)
     with _loading(path):
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        vision = _picture_tokens(path) > 0
+        kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
+        loaded: Any = kind.from_pretrained(
             *_source(path),
             **_quantised(file),
             dtype=getattr(torch, dtype),
-            attn_implementation=NAME,
+            attn_implementation=_OURS if vision else NAME,
             **({} if file else {"use_safetensors": True}),
             trust_remote_code=False,
             output_loading_info=True,
@@ -212,7 +293,7 @@ def load_model(
 
 def window(model: nn.Module) -> int:
     """How many tokens a model's sliding-window layers look back; 0 if all layers see the whole row."""
-    c: Any = model.config
+    c = text_config(model)
     kinds = getattr(c, "layer_types", None)
     if getattr(c, "use_sliding_window", True) is False or (kinds and "sliding_attention" not in kinds):
         return 0
@@ -221,14 +302,14 @@ def window(model: nn.Module) -> int:
 
 def longest_row(model: nn.Module) -> int:
     """The longest row that the model can process: limited by its positions or by its window."""
-    c: Any = model.config
+    c = text_config(model)
     return min(n for n in (int(c.max_position_embeddings), window(model)) if n)
 
 
 def logit_factor(model: nn.Module) -> float:
     """The factor from hidden states times the head's weight to the logits: Cohere multiplies them (logit_scale),
     Granite divides them (logits_scaling)."""
-    c: Any = model.config
+    c = text_config(model)
     return float(getattr(c, "logit_scale", None) or 1.0) / float(getattr(c, "logits_scaling", None) or 1.0)
 
 

@@ -11,6 +11,9 @@ same messages give the same ids.
 No text may be lost: marked text of every role must appear in the template's output. If a template has no system or tool
 messages, their text is sent as a user's (`Renderer.as_user`); if text is lost even then, the template is refused.
 
+A message may show pictures (`Message.media`): each `<image>` of its text becomes the tokens of one of them
+(training/media.py), if the tokenizer's model reads pictures. `<image>` in a message without media is text.
+
 Text never becomes structure: special tokens in a message are broken up by spaces. In tool output, so is markup for
 which the tokenizer has special tokens (`<think>`, `</tool_response>`), and the lines that the template itself writes
 between two turns.
@@ -30,7 +33,9 @@ from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from synth.types import Message
+from training.media import picture_ids
 
+PICTURE = "<image>"  # a picture's place in the text of a message
 _MARK = "Zmarkerz"
 _REMEDY = "set the tokenizer's chat_template to a ChatML one"
 _ASKED = (Message(role="user", content="u"),)
@@ -56,6 +61,23 @@ For each function call, return a json object with function name and arguments wi
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(texts, key=len, reverse=True))))
+
+
+_SHOWN = re.compile("\ue000([0-9a-f]{64})\ue001")  # a picture's place in rendered text
+
+
+def marked(text: str, media: Sequence[str]) -> str:
+    """A message's text with the name of each of its pictures in the place of an `<image>`. Raises ValueError where there
+    are more or fewer of these than pictures."""
+    text = text.replace("\ue000", "")  # only a picture is marked
+    if not media:
+        return text
+    parts = text.split(PICTURE)
+    if len(parts) != len(media) + 1:
+        raise ValueError(
+            f"a message shows {len(media)} pictures and has {len(parts) - 1} places for them ({PICTURE}): write one for each"
+        )
+    return parts[0] + "".join(f"\ue000{name}\ue001{rest}" for name, rest in zip(media, parts[1:], strict=True))
 
 
 def merged(messages: Iterable[Message], as_user: frozenset[str] = frozenset()) -> list[Message]:
@@ -87,6 +109,7 @@ class Renderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
         self.name = tokenizer.name_or_path
+        self.picture_tokens = int(getattr(tokenizer, "picture_tokens", 0))
         eos: Any = tokenizer.eos_token_id
         if eos is None:
             raise ValueError(
@@ -186,7 +209,7 @@ class Renderer:
             return False
 
     def _text(self, messages: Sequence[Message], generate: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
-        plain = [Message(role=m.role, content=self._plain(m.content, m.role)) for m in messages]
+        plain = [Message(role=m.role, content=marked(self._plain(m.content, m.role), m.media)) for m in messages]
         plain_messages = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
         text = self.tokenizer.apply_chat_template(
             plain_messages,
@@ -205,12 +228,25 @@ class Renderer:
         return self._text([*before, Message(role="assistant", content=_MARK), *messages], True).partition(_MARK)[2]
 
     def encode(self, text: str) -> np.ndarray:
-        """Ids [n] int64 of a text, with special tokens recognised."""
+        """Ids [n] int64 of a text, with special tokens recognised, and of the pictures in it. Raises ValueError for a
+        picture where the tokenizer's model reads text alone."""
+        parts = _SHOWN.split(text)  # text and names in turn
+        if len(parts) == 1:
+            return self._words(text)
+        if not self.picture_tokens:
+            raise ValueError(
+                f"a message shows a picture, and the model of {self.name!r} reads text alone: choose a vision-language model "
+                "(SmolVLM, Idefics3)"
+            )
+        ids = [picture_ids(part, self.picture_tokens) if i % 2 else self._words(part) for i, part in enumerate(parts)]
+        return np.concatenate(ids)
+
+    def _words(self, text: str) -> np.ndarray:
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a turn without its end-of-turn token."""
-        ids = [int(i) for i in ids]
+        ids = [int(i) for i in ids if i >= 0]  # a picture has no text
         text = self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.end_id else ids)
         assert isinstance(text, str)  # of one turn
         return text

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from training.learner.follow import CRITIC, send
 from training.learner.learner import Learner, Targets, score
 from training.learner.pack import Row, pack, rollout_row
+from training.model.model import text_config
 from training.rl.advantage.gae import lambda_sums, rewards_of
 from training.rl.value_loss import ValueLossPiece
 from training.types import Batch, Group, Rewards, Rollout, Terms, TokenStats
@@ -28,9 +29,8 @@ class ValueModel(nn.Module):
     def __init__(self, language_model: nn.Module) -> None:
         super().__init__()
         body: Any = language_model.base_model
-        config: Any = language_model.config
         self.body = body
-        self.value = nn.Linear(config.hidden_size, 1, dtype=torch.float32)
+        self.value = nn.Linear(text_config(language_model).hidden_size, 1, dtype=torch.float32)
         nn.init.zeros_(self.value.weight)
         nn.init.zeros_(self.value.bias)
         self.to(next(language_model.parameters()).device)

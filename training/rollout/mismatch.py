@@ -29,6 +29,7 @@ from synth.types import digest
 from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.learner.reduction import LIMIT
+from training.model.model import text_config
 from training.rollout.engine import WrongVersion
 from training.types import Group
 
@@ -120,8 +121,7 @@ class Compared:
                 if other
                 else f"the sampler holds weights that the learner does not have (checksum {b}, the learner's {a})"
             )
-        config: Any = self.model.config
-        vocabulary = config.vocab_size
+        vocabulary = text_config(self.model).vocab_size
         prompt, completion = self.prompt % vocabulary, self.said % vocabulary
         ids = np.concatenate([prompt, completion])
         batch = pack(
