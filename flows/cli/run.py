@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     from tasks.planning import plan
     from tasks.planning.rates import warnings
     from tasks.runtime import dvc
-    from tasks.runtime.stage import REMEDY
+    from tasks.runtime.stage import REMEDY, graph
     from tasks.storage import commit
 
     root = project()
@@ -92,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
         plans = plan.plans(root, changed=lambda params: merged(params, changes))
     if not changes:
         dvc.warn_of_index(root)
-    for line in [*warnings(plans), *_machine(plans)]:
+    present = {name: plans[name] for name in graph(root) if name in plans}  # a project of one method has fewer stages
+    for line in [*warnings(present), *_machine(present)]:
         print(line, file=sys.stderr)
     if args.dry_run:
         return _dry(root, plans)

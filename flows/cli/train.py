@@ -161,18 +161,27 @@ def _settings(kind: str, method: str, where: str, model: str, n: int, given: boo
         return max(least, math.ceil(epochs * 0.75 * n / rows))
 
     device = _device()
-    place = {} if device == "cpu" else {"device": device, "dtype": "bfloat16"}
+    place: dict[str, Any] = {"device": device, "dtype": "bfloat16"}
+    learner_place = place
+    if device == "cpu":  # two rows of the greatest length at a time: a model of 0.1 billion weights then takes 10 GiB
+        place, learner_place = {}, {"tokens_per_microbatch": 4096}
     doors: dict[str, Any] = {KINDS[kind]: {"files": [where]}}
     if given:
         long = {"max_length": 2048}
-        sft = {"model": model, "optimizer": {"kind": "adamw", "lr": 2e-5}, "context_weight": 0.0, **long, **place}
+        sft = {
+            "model": model,
+            "optimizer": {"kind": "adamw", "lr": 2e-5},
+            "context_weight": 0.0,
+            **long,
+            **learner_place,
+        }
         sft["steps"] = steps(3, 20) if kind == "sft" else 0
-        prefer = {"steps": steps(2, 20), "optimizer": {"lr": 2e-6}, **long, **place}
+        prefer = {"steps": steps(2, 20), "optimizer": {"lr": 2e-6}, **long, **learner_place}
         rl = {
             "steps": 100,
             "optimizer": {"lr": 1e-6},
             "sampling": {"max_turn_tokens": 256, "max_tokens": 1024},
-            **place,
+            **learner_place,
         }
         turns = {"max_turn_tokens": 256, "max_tokens": 2048}
     else:

@@ -166,7 +166,10 @@ class Stage:
         notice a change of it."""
         full = (self.root / path).resolve()
         if not full.exists():
-            raise UserError(f"{path} does not exist (looked for {full}): fix the path in params.yaml")
+            raise UserError(
+                f"{path} does not exist (looked for {full}): fix the path in params.yaml (what it does not name has its "
+                "default: `espalier show`)"
+            )
         self._known(full)
         return full
 

@@ -131,3 +131,11 @@ def test_its_stages_end_in_a_report(folder, monkeypatch, file, method):
     assert set(summary["models"]) >= {"base", trained} and metric in summary["models"][trained]
     assert trained != "prefer" or f"prefer - sft, {metric}" in summary["rows"]["difference"]
     assert "held-out" in (root / "reports/index.html").read_text()
+
+
+def test_rates_and_memory_of_stages_that_the_project_lacks_are_not_warned_of(folder, monkeypatch, capsys):
+    made(folder, "--data", "pairs.jsonl", "--model", "owner/name")
+    monkeypatch.chdir(folder / "pairs-dpo")
+    assert cli.main(["run", "--dry-run"]) == 0
+    text = capsys.readouterr()
+    assert "prefer  (has not run yet)" in text.out and "reward" not in text.err
