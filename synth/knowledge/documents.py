@@ -159,7 +159,12 @@ class _Parts:
 
 def _plain(raw: str) -> _Parts:
     text = raw.replace("\r\n", "\n").replace("\r", "\n").strip("\n")
-    first = text.partition("\n")[0].strip()
+    first, second = [*(line.strip() for line in text.split("\n", 2)[:2]), ""][:2]
+    key, _, value = first.partition(": ")
+    if key.lower() == "title" and value:
+        first = value.strip()
+    elif value and (": " in second or "\n" not in text):  # keys; a title with a colon is followed by something else
+        first = ""
     return _Parts(text=text, title=first if 0 < len(first) <= 80 and first[-1] not in ".:;,!?" else "")
 
 

@@ -386,3 +386,18 @@ def test_a_key_called_like_a_relation_of_the_world_is_a_relation_of_its_own(tmp_
     built = build([read_source(tmp_path, "documents")], known=RELATIONS)
     assert {(f.relation, f.value) for f in built.kb.facts.values()} == {("page_born", "1961"), ("page_born", "1970")}
     assert built.kb.relations["page_born"].domain == "page" and not built.quarantined
+
+
+@pytest.mark.parametrize(
+    "text, title",
+    [
+        ("Born: 3 May 1921\nShip: MS Fosfosa\n", "Mia Stone"),
+        ("Title: Mia\nBorn: 1921\n", "Mia"),
+        ("Blade Runner: The Final Cut\n\nYear: 2007\n", "Blade Runner: The Final Cut"),
+        ("Born: 1921", "Mia Stone"),
+        ("Mia\nBorn: 1921\n", "Mia"),
+    ],
+)
+def test_a_text_that_begins_with_keys_has_the_name_of_its_file(tmp_path, text, title):
+    (path := tmp_path / "Mia_Stone.txt").write_text(text)
+    assert [d.title for d in read_document(path, "x")] == [title]
