@@ -50,7 +50,7 @@ def rows(agents: int, turns: int, told: int, said: int) -> list[Any]:
     return out
 
 
-def step(tree: bool, ways: list[str], shape: list[int]) -> dict:
+def step(tree: bool, ways: list[str], shape: list[int], steps: int = STEPS) -> dict:
     """Seconds of the steps, MB more than before, tokens and the gradient of one step's weights."""
     from training.learner import pack
     from training.learner.learner import Learner, Optim
@@ -68,7 +68,7 @@ def step(tree: bool, ways: list[str], shape: list[int]) -> dict:
     objective = PolicyObjective(ratio=token, policy_loss=clip)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     seconds = []
-    for _ in range(STEPS + 1):
+    for _ in range(steps + 1):
         begun = time.process_time()  # of all threads: the clock tells who else was at work
         learner.step(batch, objective)
         seconds.append(time.process_time() - begun)
@@ -117,44 +117,78 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--child", nargs="+", help="one measurement: what the benchmark starts for each")
     parser.add_argument("--turns", type=int, default=3, help="measurements of each case and way")
+    parser.add_argument("--steps", type=int, default=STEPS, help="steps of each measurement, after one that warms up")
+    parser.add_argument(
+        "--only", nargs="+", default=[*WAYS, "gradients", "times"], help="measure these; keep other results"
+    )
     args = parser.parse_args()
     if args.child:
         what, ways, *shape = args.child
         sizes = [int(n) for n in shape]
         tree, words = what == "here", ways.split(",")
-        print(json.dumps({"error": apart(tree, sizes)} if "error" in words else step(tree, words, sizes)))
+        print(json.dumps({"error": apart(tree, sizes)} if "error" in words else step(tree, words, sizes, args.steps)))
         return
-    out = []
-    for case, ways in WAYS.items():
-        of = measured(args.turns, ",".join(ways) or "-", AGENTS, TURNS, 24, 40)
-        name = f"{AGENTS} agents of {TURNS} turns, {case}"
-        for metric, unit in (("seconds", "s"), ("mb", "MB"), ("computed", "tokens")):
-            values = {p: [x[metric] for x in xs] for p, xs in of.items()}
-            out.append(
-                result(name, {"mb": "extra_mb", "seconds": "cpu_seconds"}.get(metric, metric), unit, "lower", values)
-            )
-        print(f"{name}: {out[-3]['ratio_to_best_peer']} times as fast, {out[-2]['ratio_to_best_peer']} of memory")
-    errors = {p: [1e6 * x["error"] for x in xs] for p, xs in measured(1, "error", 3, TURNS, 24, 40).items()}
-    out.append(result("gradients against float64", "error", "1e-6, relative", "lower", errors, 3))
-    for times in TIMES:
-        turns = 2 * times - 1  # rows of 1, 2, ... turns hold the tokens (turns + 1) / 2 times
-        of = measured(args.turns, "-", 4, turns, 400 // turns, 400 // turns)
-        one = of["here"][0]
-        name = f"tokens {one['tokens'] / one['computed']:.1f} times in the rows"
-        values = {p: [x["seconds"] for x in xs] for p, xs in of.items()}
-        out.append(result(name, "cpu_seconds", "s", "lower", values))
-        values = {p: [x["computed"] for x in xs] for p, xs in of.items()}
-        out.append(result(name, "computed", "tokens", "lower", values))
-        print(f"{name}: {out[-2]['value'] / out[-2]['peers']['plain']:.3f} of the time", flush=True)
-    RESULTS.write_text(json.dumps([c | {"command": COMMAND} for c in out], indent=1) + "\n", encoding="utf-8")
-    plot(out)
+    for case in args.only:
+        if case in WAYS:
+            keep(session_step(case, args.turns, args.steps))
+        elif case == "gradients":
+            errors = {p: [1e6 * x["error"] for x in xs] for p, xs in measured(1, 1, "error", 3, TURNS, 24, 40).items()}
+            keep([result("gradients against float64", "error", "1e-6, relative", "lower", errors, 3)])
+        elif case == "times":
+            for times in TIMES:
+                keep(repeated(times, args.turns, args.steps))
+        else:
+            raise SystemExit(f"--only {case}: give {', '.join(WAYS)}, gradients or times")
+    if "times" in args.only:
+        plot(json.loads(RESULTS.read_text(encoding="utf-8")))
 
 
-def measured(turns: int, ways: str, *shape: int) -> dict[str, list[dict]]:
+def session_step(case: str, turns: int, steps: int) -> list[dict]:
+    """The step of AGENTS sessions of TURNS turns in one of the WAYS."""
+    of = measured(turns, steps, ",".join(WAYS[case]) or "-", AGENTS, TURNS, 24, 40)
+    name, out = f"{AGENTS} agents of {TURNS} turns, {case}", []
+    for metric, called, unit in (
+        ("seconds", "cpu_seconds", "s"),
+        ("mb", "extra_mb", "MB"),
+        ("computed", "computed", "tokens"),
+    ):
+        values = {p: [x[metric] for x in xs] for p, xs in of.items()}
+        out.append(result(name, called, unit, "lower", values))
+    print(f"{name}: {out[0]['ratio_to_best_peer']} times as fast, {out[1]['ratio_to_best_peer']} of memory", flush=True)
+    return out
+
+
+def repeated(times: int, turns: int, steps: int) -> list[dict]:
+    """The step of one size of tree whose tokens stand `times` times in the rows."""
+    each = 2 * times - 1  # rows of 1, 2, ... turns hold the tokens (turns + 1) / 2 times
+    of = measured(turns, steps, "-", 4, each, 400 // each, 400 // each)
+    one, out = of["here"][0], []
+    name = f"tokens {one['tokens'] / one['computed']:.1f} times in the rows"
+    for metric, called, unit in (("seconds", "cpu_seconds", "s"), ("computed", "computed", "tokens")):
+        out.append(result(name, called, unit, "lower", {p: [x[metric] for x in xs] for p, xs in of.items()}))
+    print(f"{name}: {out[0]['value'] / out[0]['peers']['plain']:.3f} of the time", flush=True)
+    return out
+
+
+def keep(new: list[dict]) -> None:
+    """Writes the results of a case in the place of its former ones, cases in the order of the whole benchmark."""
+    order = [f"{AGENTS} agents of {TURNS} turns, {way}" for way in WAYS] + ["gradients against float64"]
+    old = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    out = [r for r in old if r["case"] not in {n["case"] for n in new}] + [n | {"command": COMMAND} for n in new]
+
+    def place(r: dict) -> tuple[int, float]:
+        if r["case"] in order:
+            return order.index(r["case"]), 0.0
+        return len(order), float(r["case"].split()[1])
+
+    RESULTS.write_text(json.dumps(sorted(out, key=place), indent=1) + "\n", encoding="utf-8")
+
+
+def measured(turns: int, steps: int, ways: str, *shape: int) -> dict[str, list[dict]]:
     of: dict[str, list[dict]] = {"here": [], "plain": []}
     for _ in range(turns):
         for provider, into in of.items():
-            got = child(provider, ways, *map(str, shape), module="benchmarks.prefix_tree")
+            got = child(provider, ways, *map(str, shape), "--steps", str(steps), module="benchmarks.prefix_tree")
             if isinstance(got, str):
                 raise SystemExit(f"{provider}, {ways}: {got}")
             into.append(got)

@@ -67,7 +67,9 @@ def panels(columns: Sequence[str], draw: Callable[[str, str], Markup]) -> Markup
 
 
 def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
-    """One conversation as bubbles below a line with question, model and outcome; `shown` unfolds it."""
+    """One conversation as bubbles below a line with question, model and outcome; `shown` unfolds it. A turn of one of
+    several policies is headed by its role and the policy."""
+    speakers = iter(e.get("speakers") or ())
     calls = (
         f"{e['calls']} search{'es' if e['calls'] != 1 else ''}"
         if e["env"] == "search"
@@ -80,7 +82,12 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
         run=e["run"],
         good="right" if e["outcome"] == "right" else "other",
         outcome=e["outcome"].replace("_", " "),
-        turns=[(_role(m["role"]), m["role"], _parts(m)) for m in e["messages"]],
+        turns=[
+            (_role(m["role"]), next(speakers, "assistant").removeprefix(": "), _parts(m))
+            if m["role"] == "assistant"
+            else (_role(m["role"]), m["role"], _parts(m))
+            for m in e["messages"]
+        ],
         forks={at: turn for at, turn in e.get("forks") or ()},
         answer=e["answer"],
         shown=shown,

@@ -73,7 +73,7 @@ def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any
         out["reference"] = frozen if lora.get("base") and "prompts_per_step" in p else model.parameters * each
     if (p.get("critic") or {}).get("loss"):
         state = model.parts(0, bytes_each=each, shards=shards)
-        out["critic"] = sum(v for k, v in state.items() if k != "process")
+        out["critic"] = sum(v for k, v in state.items() if k != "process") * max(1, len(p.get("policies") or ()))
     if "prompts_per_step" in p and (engine := p["engine"]["name"]) in ("torch", "vllm"):
         conversations = p["prompts_per_step"] * p["samples_per_prompt"]
         kept = model.cache(conversations, p["sampling"]["max_tokens"], each)

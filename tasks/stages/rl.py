@@ -34,7 +34,7 @@ from training.model.render import Renderer
 from training.model.router import Replay
 from training.rl.ahead import Ahead
 from training.rl.alarm import alarms
-from training.rl.compose import compose, plays
+from training.rl.compose import compose, one_policy_alone, plays
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
 from training.types import Group
@@ -183,9 +183,10 @@ def rl(
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
         )
-    _several(
+    if exchange and not policies:
+        raise UserError(f"rl.exchange is {exchange}, and there is one policy: name two or more in rl.policies")
+    one_policy_alone(  # before models and engines are loaded; `compose` asks it about its own arguments
         policies,
-        exchange,
         {
             "engine.name": engine.name != "torch",
             "asynchrony": bool(asynchrony().staleness),
@@ -463,16 +464,6 @@ def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve)
         "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
         "trained_on": digest([p.id for p in problems]),
     }
-
-
-def _several(policies: Mapping[str, Any], exchange: int, alone: Mapping[str, bool]) -> None:
-    """Raises UserError if knobs for a single policy are set with several, or `exchange` with one."""
-    if not policies and exchange:
-        raise UserError(f"rl.exchange is {exchange}, and there is one policy: name two or more in rl.policies")
-    if odd := [knob for knob, there in alone.items() if policies and there]:
-        raise UserError(
-            f"rl.{odd[0]} works with one policy alone: leave it as it is by default, or leave out rl.policies"
-        )
 
 
 def _roles_fit(played: Mapping[str, str], roles: Mapping[str, Sequence[str]]) -> None:

@@ -8,6 +8,7 @@ gives it.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,7 @@ def trace(
         run_id=run,
     )
     turn = 0
+    speakers = iter(e.get("speakers") or ())  # where several policies play: role and policy of each turn
     at += STEP
     for i, m in enumerate(messages):
         length = 0 if seconds is None else round(1e9 * seconds[i])
@@ -88,7 +90,7 @@ def trace(
             continue
         tool = m["role"] == "tool"
         turn += not tool
-        name = "search" if tool else f"turn {turn}"
+        name = "search" if tool else ", ".join([f"turn {turn}", *itertools.islice(speakers, 1)])
         inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": seen(e, i)}
         span = client.start_span(
             name,

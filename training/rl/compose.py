@@ -111,7 +111,8 @@ def compose(
     read_value    turns a pass of the critic into values; if it is not `value_stats`, `body` makes the critic itself
 
     policies      if several policies play: name -> its roles (default: its name), its adapters (`lora`), and its own
-                  optimizer settings; `policy` is then the common base, still without adapters
+                  optimizer settings; `policy` is then the common base, still without adapters, and each has a critic
+                  of its own if `critic` is given
     exchange      the number of steps after which they exchange their roles
 
     Raises ValueError for a critic without these two, and for invalid policies.
@@ -122,7 +123,14 @@ def compose(
     roles: dict[str, Any]
     team = Policies(policy) if policies else None
     if team is not None:
-        _fits_several(critic, world, group_transforms, teachers)
+        one_policy_alone(
+            policies,
+            {
+                "learners": world.size > 1,
+                "group_transforms": bool(group_transforms),
+                "teacher": teachers is not None,
+            },
+        )
         for name, given in policies.items():
             mine = _one_of(name, given, lora, optim)
             team.create(name, mine["lora"], seed=seed_for(seed, "rl", "lora", name), optim=mine["optimizer"], **how)
@@ -146,25 +154,30 @@ def compose(
     )
     pieces = [curriculum, *group_transforms, *filters, *rewards, advantage, ratio, policy_loss, *corrections]
     pieces += [*regularisers, critic]
-    beside = None
+    critics: dict[str, Critic] = {}
     if critic is not None:
         if body is None or critic_optim is None:
             raise ValueError(
                 "compose: a critic needs `body` (a function that makes its language model) and `critic_optim`"
             )
-        beside = Critic(
-            learner=Learner(
-                ValueModel(body()) if read_value is value_stats else body(), critic_optim, read=read_value, world=world
-            ),
-            loss=critic,
-            lam=critic_lambda,
-            passes=critic_passes,
-            gamma=getattr(advantage, "keywords", {}).get(
-                "gamma", 1.0
-            ),  # it is trained on the returns that the advantage reads
-            warmup=critic_warmup,
-            tokens_per_microbatch=tokens_per_microbatch,
-        )
+        for name in policies or ("",):
+            critics[name] = Critic(
+                learner=Learner(
+                    ValueModel(body()) if read_value is value_stats else body(),
+                    critic_optim,
+                    read=read_value,
+                    world=world,
+                ),
+                loss=critic,
+                lam=critic_lambda,
+                passes=critic_passes,
+                gamma=getattr(advantage, "keywords", {}).get(
+                    "gamma", 1.0
+                ),  # it is trained on the returns that the advantage reads
+                warmup=critic_warmup,
+                tokens_per_microbatch=tokens_per_microbatch,
+            )
+    beside = critics.get("")
     experience = Experience(
         problems=problems,
         player=player,
@@ -175,6 +188,7 @@ def compose(
         group_transforms=group_transforms,
         judge=judge,
         critic=beside,
+        critics=critics if policies else {},
         observations=[*observations(pieces, "groups"), *([teachers.observe] if teachers else [])],
         budget=partial(turn_budget, steps=steps) if turn_budget else None,
         needs=needs,
@@ -219,7 +233,7 @@ def compose(
         tokens_per_microbatch=tokens_per_microbatch,
         after=after,
     )
-    parts = {"experience": experience} | ({"critic": beside} if beside else {})
+    parts = {"experience": experience} | {f"critic of {n}" if n else "critic": one for n, one in critics.items()}
     return Training(
         round=learned,
         roles=roles,
@@ -256,16 +270,13 @@ def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim:
     return {"lora": adapters, "optimizer": replace(optim, **own)}
 
 
-def _fits_several(critic: Any, world: World, group_transforms: Sequence[Any], teachers: Any) -> None:
-    """Raises ValueError for a setting that supports only one policy."""
-    for there, knob in (
-        (critic is not None, "rl.critic.loss"),
-        (world.size > 1, "rl.learners"),
-        (bool(group_transforms), "rl.group_transforms"),
-        (teachers is not None, "rl.teacher"),
-    ):
-        if there:
-            raise ValueError(f"{knob} works with one policy alone: leave it out, or rl.policies")
+def one_policy_alone(policies: Mapping[str, Any], used: Mapping[str, bool]) -> None:
+    """Raises ValueError if there are several policies beside a knob of `rl` that works with one alone. used: knob ->
+    whether it is in use."""
+    if odd := [knob for knob, there in used.items() if policies and there]:
+        raise ValueError(
+            f"rl.{odd[0]} works with one policy alone: leave it as it is by default, or leave out rl.policies"
+        )
 
 
 def _compared_each(team: Policies, compared: Callable[[], dict[str, float]] | None) -> Any:

@@ -72,6 +72,8 @@ class Experience:
     policies              their names, if there are several. Each learns from its own text, with its own baseline:
                           rewards, advantages and the state of their pieces are per policy, and a group is one role on
                           one prompt
+    critics               policy -> its critic, as `critic` is that of a single policy: it reads what that policy reads,
+                          and learns from its rewards
     exchange              the number of steps after which each plays the next one's roles; 0: never
     """
 
@@ -84,6 +86,7 @@ class Experience:
     group_transforms: Sequence[GroupTransformPiece] = ()
     judge: Callable[[Sequence[Group]], list[Group]] | None = None
     critic: Critic | None = None
+    critics: Mapping[str, Critic] = field(default_factory=dict)
     compared: Callable[[], Mapping[str, float]] | None = None
     budget: Callable[[int], int] | None = None
     observations: Sequence[Callable[..., list[Group]]] = ()
@@ -198,7 +201,14 @@ class Experience:
             metrics |= {f"{policy}/reward": _mean(np.concatenate(shaped)) if mine else math.nan}
             for piece in self.rewards:
                 shaped = piece(mine, shaped, self._own(piece, policy), rng)
+            critic = self.critics.get(policy)
+            if critic:
+                mine = critic.estimate(mine)
             advantages = self._credit(mine, shaped, rng, policy)
+            if critic:
+                metrics |= {f"{policy}/{name}": value for name, value in critic.learn(mine, shaped).items()}
+                if step < critic.warmup:
+                    continue
             batches += [replace(b, policy=policy) for b in self._batches(mine, advantages, rng)]
         return batches, metrics
 

@@ -382,6 +382,14 @@ def test_rows_of_an_episode_are_told_apart():
     assert "goes on from turn 1 of the model" in page.episode({"messages": talk, "forks": [[2, 0]], **rest})
 
 
+def test_turns_of_several_policies_name_role_and_policy():
+    talk = [{"role": role, "content": f"text {i}"} for i, role in enumerate(("user", "assistant", "user", "assistant"))]
+    rest = dict.fromkeys(("outcome", "env", "family", "model", "run", "answer"), "x")
+    html = page.episode({"messages": talk, "speakers": ["pioneer: one", ": <i>"], **rest})
+    assert 'who">pioneer: one</span>text 1' in html and 'who">&lt;i&gt;</span>text 3' in html
+    assert 'who">assistant</span>text 1' in page.episode({"messages": talk, **rest})
+
+
 def test_a_tool_role_with_markup_is_not_a_class():
     html = page.episode(
         {

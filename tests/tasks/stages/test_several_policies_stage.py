@@ -20,6 +20,7 @@ RL = {
     "lora": {"rank": 2},
     "policies": {"one": {"roles": ["pioneer"]}, "other": {"roles": ["observer"], "optimizer": {"lr": 0.01}}},
     "exchange": 2,
+    "critic": {"loss": {"piece": "squared"}},  # one for each
 }
 
 
@@ -68,7 +69,7 @@ def test_what_is_saved(whole):
     turns = [json.loads(line).get("turns") for line in (out / "episodes.jsonl").read_text().splitlines()]
     assert all(t[0] == "pioneer: one" for t in turns)  # steps 0, 1 and 4, 5: the exchange has come twice
     head = (out / "curve.csv").read_text().splitlines()[0].split(",")
-    assert {"one/reward", "other/reward", "one/entropy", "other/grad_norm"} <= set(head)
+    assert {"one/reward", "other/reward", "one/entropy", "other/grad_norm", "other/critic_loss"} <= set(head)
 
 
 def test_evaluate_lets_each_play_its_roles(whole, tmp_path):

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow
 import pyarrow.parquet
@@ -29,6 +30,7 @@ from tasks.runtime import process
 from tasks.runtime.stage import Stage, load
 from tasks.storage import state
 from tasks.tracking import observe, spool
+from tasks.tracking.episodes import trace
 
 EVENTS = 11  # of `stage`: begin, five steps, card, artifact, dataset, what was measured, end
 
@@ -658,6 +660,21 @@ def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root, p
         ship.all()
         assert len(ship.client.search_traces(locations=[ship.experiment])) == 4, "each trace counts once"
     assert "MLFLOW_TRACKING_URI" not in os.environ, "another project of this process would follow it"
+
+
+def test_spans_of_several_policies_name_who_spoke():
+    names, last = [], SimpleNamespace(trace_id="t", span_id="s")
+    client = SimpleNamespace(
+        start_trace=lambda *a, **k: last,
+        start_span=lambda name, *a, **k: names.append(name) or last,
+        end_span=lambda *a, **k: None,
+        end_trace=lambda *a, **k: None,
+    )
+    e = {"run": "rl", "model": "rl", "problem": "p", "outcome": "right", "score": 1.0, "answer": "a"}
+    talk = [{"role": r, "content": "x"} for r in ("user", "assistant", "user", "assistant")]
+    trace(client, "1", "run", {**e, "messages": talk, "speakers": ["pioneer: one", "observer: other"]}, 0)
+    trace(client, "1", "run", {**e, "messages": talk}, 0)
+    assert names == ["turn 1, pioneer: one", "turn 2, observer: other", "turn 1", "turn 2"]
 
 
 def flip(path, word):

@@ -22,12 +22,14 @@ from training.learner.pack import Row, pack
 from training.learner.policies import Policies
 from training.model.lora import adapt, save_adapters
 from training.model.model import save_model
+from training.rl.advantage.gae import gae
 from training.rl.advantage.grpo import grpo
 from training.rl.compose import compose, plays
 from training.rl.curriculum.uniform import uniform
 from training.rl.experience import exchanged, spoken
 from training.rl.policy_loss.policy_gradient import policy_gradient
 from training.rl.ratio.token import token
+from training.rl.value_loss.squared import squared
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 
@@ -240,6 +242,36 @@ def test_metrics_of_each():
     assert metrics["asker/lr"] == 2e-2 and metrics["teller/lr"] == 1e-2
     assert metrics["mismatch_kl_first"] < 1e-6
     assert not any(k.endswith("seconds") for k in metrics if "/" in k)
+
+
+def test_each_has_a_critic_of_its_own_that_learns_from_its_own_pay():
+    """The values of a token are those of the critic of the policy that wrote it. Beside another or alone, a critic ends
+    with the same bytes; in its warm-up it alone learns."""
+    how: dict[str, Any] = {
+        "critic": squared,
+        "critic_optim": Optim(lr=1e-2, warmup=0, decay="constant"),
+        "advantage": gae,
+        "body": lambda: tiny.build(seed=2),
+    }
+    beside, alone = composed(**how), composed(**how)
+    del alone.experience.policies[1]
+    for step in range(2):
+        played = collected(beside, step)
+        for training in (alone, beside):
+            batches, metrics = training.experience.finish(copy.deepcopy(played))
+            assert {b.policy for b in batches} == set(training.experience.policies)
+            assert metrics["asker/critic_loss"] > 0
+    assert ("teller/explained_variance" in metrics) and "critic_loss" not in metrics
+    critics = [training.parts["critic of asker"].learner.weights for training in (beside, alone)]
+    assert all(torch.equal(a, b) for a, b in zip(*critics, strict=True))
+    assert not torch.equal(critics[0][0], next(tiny.build(seed=2).parameters()))
+    values = {name: beside.parts[f"critic of {name}"].estimate(spoken(played.kept, name)) for name in BOTH}
+    mean = {n: np.mean([r.each("value").mean() for g in gs for r in g.rollouts]) for n, gs in values.items()}
+    assert mean["asker"] > 0 > mean["teller"], "one is paid for long texts, the other is charged for them"
+
+    warm = composed(**how, critic_warmup=1)
+    assert list(warm.experience.finish(collected(warm))[0]) == []
+    assert any(p.detach().abs().max() > 0 for p in [warm.parts["critic of teller"].learner.model.value.weight])
 
 
 def test_they_exchange_their_roles():
