@@ -93,7 +93,7 @@ def apart(tree: bool, shape: list[int]) -> float:
             pack.prefixes = lambda rows, groups: []  # type: ignore[assignment]
         learner = Learner(copy.deepcopy(ours).double() if exact else ours, Optim(lr=0.0, max_grad_norm=1e9))
         learner.step(pack.pack(rows(*shape)), PolicyObjective(ratio=token, policy_loss=clip))
-        gradients.append([p.grad.double() for p in learner.weights])
+        gradients.append([g.double() for p in learner.weights if (g := p.grad) is not None])
     return max(float((a - b).norm() / b.norm()) for a, b in zip(*gradients, strict=True))
 
 
