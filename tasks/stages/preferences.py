@@ -36,7 +36,10 @@ from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
-RENAMED = {"search_top_k": "sampling: {search_top_k: ...}"}  # former knobs -> what to write now
+RENAMED = {  # former knobs -> what to write now
+    "search_top_k": "sampling: {search_top_k: ...}",
+    "per_trajectory": "pairs_per_demonstration: ...",
+}
 VOTERS = ("expert", "careless", "expert", "careless", "lazy", "malicious")
 ONLY_WITH = {"tasks.models.own_answers": "sampled_problems"}  # imported only where this knob is set: read by the plan
 
@@ -54,7 +57,7 @@ def preferences(
     envs: Pieces("env") = [{"piece": "search"}, {"piece": "single"}],  # noqa: B006
     n_family: int = 150,
     n_valid: int = 30,
-    per_trajectory: int = 1,
+    pairs_per_demonstration: int = 1,
     errors: list = ["wrong_answer", "wrong_entity", "wrong_relation", "premature_answer"],  # noqa: B006 (read by ast)
     flip: float = 0.1,
     exact: float = 0.02,
@@ -82,7 +85,7 @@ def preferences(
         envs: environments in which problems are played, with their knobs
         n_family: problems of each family (train) that each give a pair
         n_valid: the same for valid
-        per_trajectory: number of pairs of every search demonstration
+        pairs_per_demonstration: number of pairs of every search demonstration
         errors: types of error planted in demonstrations
         flip: share of pairs whose label is flipped (synth.preferences.label_noise)
         exact: share of pairs to add as exact copies from another source
@@ -117,7 +120,7 @@ def preferences(
     games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
     finished = stage.finished("pairs", PreferencePair, Quarantined)
     for game in stage.progress(games, "demonstrations"):
-        for i in range(per_trajectory):
+        for i in range(pairs_per_demonstration):
             items.append(
                 finished(
                     f"{game.id}/{i}",

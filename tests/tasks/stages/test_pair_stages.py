@@ -66,7 +66,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[
         cards = {"problems": run(root, problems, families=FAMILIES, n_train=60, n_valid=8, n_test=8)}
         run(root, demonstrations, n=60, n_valid=6, n_family=2)
         noise = {"exact": 0.05, "near": 0.05, "contradiction": 0.05}
-        cards["preferences"] = run(root, preferences, n_family=60, n_valid=5, per_trajectory=2, **noise)
+        cards["preferences"] = run(root, preferences, n_family=60, n_valid=5, pairs_per_demonstration=2, **noise)
         cards["clean"] = run(root, clean, cleaners=CLEANERS)
         out.append((root, cards))
     return out
