@@ -20,7 +20,8 @@ Protocol, committed before the run:
   first GSM8K problems of its test file too, greedily: nothing was trained on them.
 - CPU seconds, not time on the clock: others may use the machine.
 - Reported of one seed: the mean over problems, and of paired differences over problems; the interval is the 95 %
-  t-interval over problems, which says nothing of other seeds. Of two seeds and more: over seeds. The claims under test:
+  t-interval over problems, which says nothing of other seeds. Of two seeds and more: over seeds, and the differences
+  of each seed by itself ("seed 2: rl minus sft, questions"). The claims under test:
   RL - SFT above zero on all problems together, and RL - each control above zero. All is published whatever it shows.
 - Parts are done in the order of PARTS and kept as they are finished: where `--minutes` end a run early, the result
   holds what there is, and names the parts that are missing.
@@ -233,7 +234,17 @@ def word_problems(here: Real, model: Path) -> dict[str, Any]:
 
 
 def summarise(runs: list[dict]) -> list[dict]:
-    """Results in the one shape of all benchmarks; a case stands where every seed has it."""
+    """Results in the one shape of all benchmarks; a case stands where every seed has it. Of several seeds, the
+    differences of each follow, with its own interval over problems."""
+    out = _summary(runs)
+    if len(runs) > 1:
+        for r in runs:
+            alone = (x for x in _summary([r]) if " minus " in x["case"] and "untouched" not in x["case"])
+            out += [{**x, "case": f"seed {r['seed']}: {x['case']}"} for x in alone]
+    return out
+
+
+def _summary(runs: list[dict]) -> list[dict]:
     cases = {c for c in runs[0]["cases"] if all(c in r["cases"] for r in runs)}
     versions = {"python": platform.python_version(), **{p: _version(p) for p in ("torch", "transformers")}}
     out: list[dict] = []
