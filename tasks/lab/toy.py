@@ -43,6 +43,7 @@ def groups(
     extras: Sequence[Sequence[Mapping[str, Sequence[Any]]]] | None = None,
     greedy: Sequence[float] | None = None,
     families: Sequence[str] | None = None,
+    lineages: Sequence[Mapping[str, Any]] | None = None,
 ) -> list[Group]:
     """One group per list of rewards; NaN is an Unscorable rollout.
 
@@ -51,7 +52,7 @@ def groups(
     model spoke (once; the tokens are in the last turn but one each), `steps` the rewards of the turns (none), `seen` a
     number per turn for what the environment showed before it (0), `texts`, `off_policy` (False), `infos` (none), `extras`,
     a value per turn under each name, which all tokens of the turn have (none). Per
-    group: the reward of the `greedy` answer (0), the problem's family ("toy").
+    group: the reward of the `greedy` answer (0), the problem's family ("toy") and lineage (none).
     """
 
     def rollout(
@@ -121,7 +122,10 @@ def groups(
         strict=True,
     )
     asked_problems = [
-        replace(p, family=f) for p, f in zip(problems(len(rewards)), families or ["toy"] * len(rewards), strict=True)
+        replace(p, family=f, lineage=about)
+        for p, f, about in zip(
+            problems(len(rewards)), families or ["toy"] * len(rewards), lineages or [{}] * len(rewards), strict=True
+        )
     ]
     firsts = greedy or [0.0] * len(asked_problems)
     best = [
