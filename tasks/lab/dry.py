@@ -114,6 +114,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "key_door": {"size": 5},
     "fr_ponder": {"steps": 12},
     "rlot": {"episodes": 48},
+    "rlap": {"episodes": 48},
     "t_pop": {"duels": 4},
     "speculate": {"steps": 20},
 }

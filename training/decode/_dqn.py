@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
+from training.decode._networks import seeded
+
 FAR = -1e9
 
 
@@ -26,8 +28,7 @@ class Values(nn.Module):
 
     def __init__(self, states: int, actions: int, hidden: int, seed: int) -> None:
         super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.body = nn.Sequential(nn.Linear(states, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU())
             self.value, self.advantage = nn.Linear(hidden, 1), nn.Linear(hidden, actions)
 

@@ -132,3 +132,12 @@ def options(
         else:
             out[i].append(segment)
     return out
+
+
+def finish(engine: Engine, writings: Sequence[Writing]) -> None:
+    """Draw the rest of each answer plainly; none is open then."""
+    size = max((w.ask.max_tokens for w in writings), default=1)
+    for w, few in zip(writings, options(engine, writings, 1, size, least=1), strict=True):
+        for piece in few:
+            w.take(piece)
+        w.over = True

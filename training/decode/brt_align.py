@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from synth.types import seed_for
 from training.decode import Account, Ask, Decoded, Draw, Engine, Example
+from training.decode._networks import seeded
 
 
 class Value(nn.Module):
@@ -39,8 +40,7 @@ class Value(nn.Module):
         super().__init__()
         self.register_buffer("center", streams.mean(0))
         self.register_buffer("spread", streams.std(0).clamp(min=1e-6))
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.net = nn.Sequential(nn.Linear(streams.shape[1], hidden), nn.Tanh(), nn.Linear(hidden, 1))
 
     def forward(self, z: Tensor) -> Tensor:

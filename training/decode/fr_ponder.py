@@ -29,6 +29,7 @@ from torch.nn.functional import logsigmoid
 
 from synth.types import seed_for
 from training.decode import Account, Ask, Decoded, Draw, Engine, Example
+from training.decode._networks import seeded
 from training.model.residual import AddVector
 
 NEEDS = {"reward_model"}
@@ -41,8 +42,7 @@ class Controller(nn.Module):
         super().__init__()
         self.vector, self.alpha, self.k_max = vector, alpha, k_max
         self.center, self.spread = streams.mean(0), streams.std(0).clamp(min=1e-6)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.net = nn.Sequential(nn.Linear(len(vector) + 1, hidden), nn.Tanh(), nn.Linear(hidden, 1))
 
     def forward(self, h: Tensor) -> Tensor:

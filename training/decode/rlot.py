@@ -28,8 +28,7 @@ import numpy as np
 from synth.types import seed_for
 from training.decode import Ask, Decoded, Engine, Example
 from training.decode._dqn import Learning, Step, Values, chosen
-from training.decode._segments import Writing, begun, continued, options
-from training.types import Segment
+from training.decode._segments import Writing, begun, continued, finish, options
 
 NEEDS = {"reward_model"}
 BLOCKS = ("reason", "decompose", "debate", "refine", "end")
@@ -146,9 +145,7 @@ def _take(engine: Engine, courses: Sequence[_Course], name: str, piece: int) -> 
     writings = [c.writing for c in courses]
     was = [c.value for c in courses]
     if name == "end":
-        for w, (rest,) in zip(writings, _rest(engine, writings), strict=True):
-            w.take(rest)
-            w.over = True
+        finish(engine, writings)
         _read(engine, courses)
     elif name == "decompose":
         for _ in range(2):
@@ -167,15 +164,6 @@ def _take(engine: Engine, courses: Sequence[_Course], name: str, piece: int) -> 
         _best(engine, courses, DRAWS[name], piece)
     for c, value in zip(courses, was, strict=True):
         c.change = c.value - value
-
-
-def _rest(engine: Engine, writings: Sequence[Writing]) -> list[list[Segment]]:
-    drawn: list[list[Segment]] = []
-    for w, few in zip(
-        writings, options(engine, writings, 1, max(w.ask.max_tokens for w in writings), least=1), strict=True
-    ):
-        drawn.append(few or [w.parts.pop()])
-    return drawn
 
 
 def _best(engine: Engine, courses: Sequence[_Course], k: int, size: int) -> None:
