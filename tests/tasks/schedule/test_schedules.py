@@ -214,28 +214,33 @@ def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     keep("run.log", served.said(run["id"]))
 
 
-def test_overlapping_runs_queue_a_failed_stage_says_why_and_a_stopped_run_leaves_no_process(served):
-    """Of two runs that were begun at once, the first fails by an error of the work, which is not tried again; the second
-    by a transient one, which is, and is then stopped while the stage works."""
-    (served.root / "fail-report").write_text("2 75")
-    (served.root / "slow-report").write_text("600")
+def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
+    (served.root / "slow-report").write_text("1")
+    (served.root / "fail-report").write_text("2 1")  # with code 2, once
     both = [served.begin(settings=[f"report.episodes={n}"]) for n in (21, 22)]
-    served.until(lambda: toy.processes(served.root) and not (served.root / "fail-report").exists())
-    failed, works = sorted(map(served.run, both), key=lambda r: r["start_time"])
-    assert failed["end_time"] <= works["start_time"] and works["end_time"] is None, "one after the other"
-    assert failed["state"]["type"] == "FAILED", served.said(failed["id"])
+    failed, good = sorted(map(served.ended, both), key=lambda r: r["start_time"])
+    assert failed["end_time"] <= good["start_time"], "one after the other"
+    assert failed["state"]["type"] == "FAILED" and good["state"]["type"] == "COMPLETED", served.said(good["id"])
     assert "the stage report failed: report: no rows left: lower `least`" in failed["state"]["message"]
     assert "error: report: no rows left: lower `least`" in served.said(failed["id"])
     served.until(lambda: "report" in served.states(failed["id"]))
     assert served.tasks(failed["id"])["report"]["run_count"] == 1, "an error of the work is not tried again"
-    served.until(lambda: served.tasks(works["id"])["report"]["run_count"] == 2)
-    assert "is cancelled" in served.espalier("stop", works["id"][:8])
-    assert served.run(works["id"])["state"]["type"] == "CANCELLED" and toy.processes(served.root) == []
     assert "episodes" not in (served.root / "params.yaml").read_text(), "settings hold for their run only"
     (served.root / "slow-report").unlink()
 
 
-def test_a_restarted_server_knows_what_was(served):
+def test_a_stopped_run_leaves_no_process_and_a_state_to_go_on_from(served):
+    (served.root / "slow-report").write_text("600")
+    id = served.begin(settings=["report.episodes=23"])
+    served.until(lambda: toy.processes(served.root) or served.run(id)["state"]["type"] == "FAILED")
+    assert toy.processes(served.root), served.said(id)
+    assert "is cancelled" in served.espalier("stop", id[:8])
+    assert served.run(id)["state"]["type"] == "CANCELLED" and toy.processes(served.root) == []
+    assert "episodes" not in (served.root / "params.yaml").read_text()
+    (served.root / "slow-report").unlink()
+
+
+def test_a_restarted_server_knows_what_was_and_goes_on_from_it(served):
     def known():
         """What has begun, and when the scheduler means to begin others: runs that have not begun are made anew by the
         deployment."""
@@ -249,6 +254,12 @@ def test_a_restarted_server_knows_what_was(served):
     served.start()
     assert known()[0] == before[0]
     served.until(lambda: known()[1] == before[1])
+    # What the test before this one has stopped.
+    (served.root / "fail-report").write_text("75 1")  # with the code of a transient failure, once
+    again = served.ended(served.begin(settings=["report.episodes=23"]))
+    assert again["state"]["type"] == "COMPLETED", served.said(again["id"])
+    served.until(lambda: len(served.states(again["id"])) == 13)
+    assert served.tasks(again["id"])["report"]["run_count"] == 2, "which is tried again"
 
 
 def test_a_deployment_whose_working_directory_is_gone(served):
@@ -348,8 +359,8 @@ def test_prefect_s_page_shows_the_stages(served, tmp_path):
 
 
 def test_stages_go_to_the_pool_of_their_machine(served):
-    """Two process pools: `evaluate`, whose models are said to be on a GPU, is run by the worker of the one, all else that
-    has changed by that of the other, and `plan` by the run itself. The run does what was stopped before the restart."""
+    """Two process pools: `rl`, whose model is said to be on a GPU, is run by the worker of the one, all else that has
+    changed by that of the other, and `plan` by the run itself."""
     text = deployments().replace("promote: false,", "promote: false, pools: {cpu: cpu, gpu: gpu-1}, pool_minutes: 60,")
     (served.root / "prefect.yaml").write_text(text)
     served.espalier("deploy")
@@ -358,7 +369,7 @@ def test_stages_go_to_the_pool_of_their_machine(served):
     run = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", "worker"]
     workers = [subprocess.Popen([*run, p], cwd=served.root, env=served.env) for p in ("cpu", "gpu-1")]
     try:
-        run = served.ended(served.begin(settings=["evaluate.device=cuda", "report.episodes=23"]))
+        run = served.ended(served.begin(settings=["rl.device=cuda"]))
     finally:
         for worker in workers:
             worker.terminate()
@@ -367,7 +378,7 @@ def test_stages_go_to_the_pool_of_their_machine(served):
     assert run["state"]["type"] == "COMPLETED", served.said(run["id"])
     sent = served.runs("elsewhere")
     pools = {r["name"]: r["work_pool_name"] for r in sent}
-    assert pools == {"evaluate": "gpu-1", "report": "cpu"}
-    evaluate = next(r for r in sent if r["name"] == "evaluate")
-    served.until(lambda: "evaluate: at work" in served.said(evaluate["id"]))
+    assert pools == {"rl": "gpu-1", "evaluate": "cpu", "report": "cpu"}
+    (rl,) = (r for r in sent if r["name"] == "rl")
+    served.until(lambda: "rl: at work" in served.said(rl["id"]))
     assert toy.processes(served.root) == []
