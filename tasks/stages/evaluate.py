@@ -665,7 +665,10 @@ def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
     for source in (s for s in ("questions", "problems") if stage.reads(s)):
         for p in tables.read(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
-                yield p.id, f"artifacts/{source}", p.question
+                # of own rows: without the words that say how to answer
+                asked = str(p.lineage.get("question", p.question))
+                for text in dict.fromkeys((p.question, asked)):
+                    yield p.id, f"artifacts/{source}", text
     read = tables.read
     for t in (
         read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)

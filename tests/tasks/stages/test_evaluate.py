@@ -20,7 +20,8 @@ from tasks.planning.pieces import bind
 from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.stage import Stage
 from tasks.stages import evaluate as module
-from tasks.stages.evaluate import evaluate, held_out, resumable
+from tasks.stages.evaluate import evaluate, held_out, resumable, trained_on
+from tasks.stages.problems import problems
 from tasks.stages.report import metrics as metrics_of_report
 from tasks.storage import tables
 from tasks.storage.finished import Finished
@@ -352,6 +353,23 @@ def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(proje
     file.write_text(json.dumps(rows[0]) + "\n")
     with pytest.raises(UserError, match="every problem of 'base, mine' was trained on"):
         run(project, **own, contamination="drop")
+
+
+def test_a_short_question_of_ones_own_that_rl_learns_from_is_found(tmp_path):
+    """The problem asks for the answer in its own words after the question; the set asks the bare question."""
+    (tmp_path / "data").mkdir()
+    rows = [{"question": f"What is {i} plus {i}?", "answer": i + i} for i in range(20)]
+    (tmp_path / "data/asked.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    stage = Stage("problems", plan={"params": {}, "seed": 0}, root=tmp_path)
+    with stage.running():
+        problems(stage, families=[], files=["data/asked.jsonl"])
+    reader = Stage("evaluate", plan={"params": {}, "seed": 0}, root=tmp_path, deps=["artifacts/problems"])
+    held = {"mine": [(str(i), r["question"]) for i, r in enumerate(rows)]}
+    train = {
+        p.lineage["question"] for p in tables.read(stage.target / "problems.parquet", Problem) if p.split == "train"
+    }
+    assert 0 < len(train) < 20
+    assert trained_on(reader, held, refuse=False) == {i for i, q in held["mine"] if q in train}
 
 
 def test_sets_that_are_not_played_are_scored_gated_and_shown(project):
