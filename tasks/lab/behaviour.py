@@ -139,6 +139,9 @@ OF_PAIRS = {
     "accuses",
     "ranks",
     "passes",
+    "unseen",
+    "translated",
+    "earliest",
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens"}

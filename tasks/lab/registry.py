@@ -16,6 +16,7 @@ from tasks.lab import (
     decode_worlds,
     label_worlds,
     pair_worlds,
+    step_worlds,
     tone_worlds,
 )
 from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
@@ -42,6 +43,7 @@ def places() -> dict[str, Place]:
         for f in (
             *label_worlds.WORLDS,
             *code_worlds.WORLDS,
+            *step_worlds.WORLDS,
             *tone_worlds.WORLDS,
             *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,
