@@ -14,6 +14,7 @@ from tasks.lab import (
     code_worlds,
     control_worlds,
     decode_worlds,
+    home_worlds,
     label_worlds,
     pair_worlds,
     step_worlds,
@@ -41,6 +42,7 @@ def places() -> dict[str, Place]:
     return {name: Place(("prefer",), w.lay, w.measure) for name, w in pair_worlds.letters().items()} | {
         f.__name__: f()
         for f in (
+            *home_worlds.WORLDS,
             *label_worlds.WORLDS,
             *code_worlds.WORLDS,
             *step_worlds.WORLDS,

@@ -276,6 +276,11 @@ def _corridor(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"<move>{rng.choice(['left', 'right', 'stay'])}</move>" if rng.random() < 0.95 else ""
 
 
+def _home(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    kinds = re.findall(r"You may suggest (.+?) or stay silent", heard)[-1:] or ["news"]
+    return f"<say>{rng.choice(kinds[0].split(', '))}</say>" if rng.random() < 0.6 else "<silent/>"
+
+
 def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
 
@@ -304,6 +309,7 @@ def _facts(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
 
 SAID = {
     "The buyer says:": "bargain",
+    "or stay silent. You remember:": "home",
     "Rank the passages by": "rank",
     "How relevant is the passage": "rate",
     "what is known of": "facts",
@@ -324,6 +330,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "write_and_test": _write_and_test,
     "halves": _halves,
     "corridor": _corridor,
+    "home": _home,
     "rank": _rank,
     "rate": _rate,
     "facts": _facts,

@@ -19,6 +19,7 @@ from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.errands import errands
 from synth.families.grid_navigation import grid_navigation
 from synth.families.hidden_needs import hidden_needs
+from synth.families.home_moments import home_moments
 from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.key_and_door import key_and_door
 from synth.families.nim_heaps import nim_heaps
@@ -63,6 +64,7 @@ FAMILIES = {
     "persuade": persuasion,
     "game": nim_heaps,
     "corridor": errands,
+    "home": home_moments,
     "sql": text_to_sql,
     "write_and_test": python_functions,
     "external": lambda seed, split, index: external_problem(GUESSING, seed, split, index),
