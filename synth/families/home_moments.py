@@ -16,20 +16,27 @@ from synth.types import Problem, Quarantined, Split
 from synth.verify._home import EVENTS, KINDS, SILENCE, Moment, rating, read, told, wants_quiet
 
 LADDER = (
-    {"kinds": 3, "memories": 4},
-    {"kinds": 4, "memories": 6},
-    {"kinds": 5, "memories": 8},
-    {"kinds": 6, "memories": 10},
+    {"kinds": 3, "memories": 2},
+    {"kinds": 4, "memories": 4},
+    {"kinds": 5, "memories": 6},
+    {"kinds": 6, "memories": 8},
 )
 CERTIFICATE = ("rules in order", "the rating of every action")
 NAMES = "Ana Ben Cleo Dan Eva Finn Gus Hana".split()
 
 
 def home_moments(
-    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), silence: float = 0.15, env: str = "single"
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: a kind of suggestion, or silence. `levels` are the levels to draw from; env "home" has it played
-    (training/env/home.py)."""
+    """Problem `index` of a split: a kind of suggestion, or silence. `levels` are the levels to draw from; `silence` is the share of moments
+    in which silence is best (as a question, few: else it would be a good guess); env "home" has it played (training/env/home.py). Raises
+    ValueError for a share that is none."""
+    if not 0 <= silence <= 1:
+        raise ValueError(f"home_moments: silence is {silence}: a share from 0 to 1")
+
+    def drawn(rng: Random, *, kinds: int, memories: int) -> tuple[str, Moment]:
+        return draw(rng, kinds=kinds, memories=memories, silence=silence)
+
     problem = item(
         seed,
         split,
@@ -38,16 +45,17 @@ def home_moments(
         family="home_moments",
         ladder=LADDER,
         certificate=CERTIFICATE,
-        draw=draw,
+        draw=drawn,
         pose=pose,
         solve=solve,
     )
     return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
-def draw(rng: Random, *, kinds: int, memories: int) -> tuple[str, Moment]:
-    m = person(rng, rng.choice(NAMES), kinds, memories)
-    m = moment(rng, m)
+def draw(rng: Random, *, kinds: int, memories: int, silence: float = 0.15) -> tuple[str, Moment]:
+    who, silent = person(rng, rng.choice(NAMES), kinds, memories), rng.random() < silence
+    while (pose(m := moment(rng, who))["answer"] == SILENCE) != silent:
+        pass  # everybody has moments of both kinds: hours are drawn from all
     return told(m), m
 
 

@@ -18,6 +18,7 @@ MANY = {
     "case_vignettes": 300,
     "claims": 300,
     "critiques": 300,
+    "home_moments": 300,
     "local_customs": 300,
     "multiple_choice": 300,
     "user_choices": 300,

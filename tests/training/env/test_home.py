@@ -74,7 +74,7 @@ def test_a_turn_that_is_neither_is_worth_nothing():
 
 
 def test_the_answer_of_the_family_is_the_best_rated_action():
-    drawn = [home_moments(0, "train", i, levels=[1, 4], env="home") for i in range(40)]
+    drawn = [home_moments(0, "train", i, levels=[1, 4], silence=0.5, env="home") for i in range(40)]
     problems = [p for p in drawn if isinstance(p, Problem)]
     assert len(problems) > 30 and {p.answer == SILENCE for p in problems} == {True, False}
     for p in problems:
