@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _shown(p: Problem) -> list[Message]:
 @lru_cache
 def _newcomer() -> Arena:
     """A policy to which all actions are alike, at every moment."""
-    about = {"verifier": "exact", "env": "single", "family": "homes", "split": "train"}
+    about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "homes", "split": "train"}
     shown = tuple(Problem.make(prompt=tuple(_shown(p)), answer=p.answer, **about) for p in _moments())
     said = tuple(tuple(Said(1 / len(_actions(p)), (t,)) for t in _actions(p).values()) for p in _moments())
     return taught(World(shown, said), layers=2, steps=80)
