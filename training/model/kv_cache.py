@@ -3,6 +3,7 @@ entries after it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,6 +176,41 @@ class CachedRows:
             self.at, self.start = self.at + self.fresh, self.start + self.fresh
         else:
             self.window(self.lo, self.hi)
+
+    # --- a pass over a tree of tokens
+
+    def branch(self, parents: np.ndarray) -> Tensor:
+        """Prepare a pass over a tree of n new tokens behind a window of one row: token i follows parents[i] < i, or what
+        the row holds for -1, and attends to that and its own ancestors alone. Returns their positions [1, n]; `follow`
+        ends the pass. Raises ValueError for a window of several rows, an empty row, and parents behind their children."""
+        parents = np.asarray(parents, dtype=np.int64)
+        n = len(parents)
+        if self.hi - self.lo != 1 or self.depth + self.before == 0:
+            raise ValueError(
+                "a tree of tokens follows one row that holds something: choose a window of one row, and read its prompt"
+            )
+        if n == 0 or (parents >= np.arange(n)).any() or (parents < -1).any():
+            raise ValueError(f"parents {parents.tolist()}: each is a token before it, from 0, or -1")
+        self.begin(n)
+        above, depth = np.eye(n, dtype=bool), np.zeros(n, dtype=np.int64)
+        for i, parent in enumerate(parents):
+            if parent >= 0:
+                above[i] |= above[parent]
+                depth[i] = depth[parent] + 1
+        mask = torch.full((1, 1, n, self.used), -torch.inf, device=self.device)
+        mask[..., : self.depth] = 0
+        mask[0, 0, :, self.depth :][torch.from_numpy(above).to(self.device)] = 0
+        self.mask = mask
+        return self.start[:, None] + torch.from_numpy(depth).to(self.device)
+
+    def follow(self, path: Sequence[int]) -> None:
+        """End a pass over a tree: the row now holds the tokens of this path, from the root down, and none of the others."""
+        index = torch.as_tensor(list(path), dtype=torch.int64, device=self.device) + self.depth
+        for cache in (self.keys, self.values):
+            for x in cache.values():
+                x[self.lo, :, self.depth : self.depth + len(index)] = x[self.lo].index_select(1, index)
+        self.held[self.lo] += len(index)
+        self.window(self.lo, self.hi)
 
     # --- passes over one column that do not depend on the lengths of the rows (training/rollout/graphs.py)
 

@@ -1,0 +1,355 @@
+"""Decoders at equal compute: which is worth its forward tokens? `make bench-decoders`
+
+PROTOCOL, committed before the first run.
+
+Tasks. Four families of the project at level 1: integer_arithmetic, modular_arithmetic, common_divisors, letter_counts. A
+model of two layers (width 48) reads frequent words whole and all else sign by sign, and learns 450 steps of 32 of the
+family's train problems; it answers without working. The reward model begins as that model: the log-odds of right
+against wrong after the conversation, learned in 250 steps from answers to 1,000 other train problems, four draws each, that
+the verifier has scored. Preference pairs are a right and a wrong draw of one of these problems, at most 60. No setting of a
+decoder was chosen here: defaults, but for what says how much is drawn, which follows the budget and the length of answers,
+and shorter training for `rlot` (100 episodes) and `fr_ponder` (10 steps of groups of 4), whose fit would cost most of the run. Seeds 11, 22, 33, 44,
+55 draw the problems, the models and the answers. 60 test problems a task and seed, temperature 1 where a decoder names none.
+
+Compared. Every decoder answers within a budget of 8 times a prompt and its longest answer (`majority`, `best_of_n`,
+`tournament` and `rosa` also within 1, 2, 4 and 16 times, for the plot). A decoder that does not fill the budget is
+not charged for the rest: greedy, majority of k and best of n are run again with what it did spend, on average, as their
+budget (or what one answer needs, where it spent less). Forward tokens of all models count, the training of what a decoder fits does not.
+Not applicable: `witness` (no question states a predicate), `cognition_of_thought` (no principle is at stake).
+
+Intervals: t over the five seeds, of the mean over the four tasks; a difference to a peer is paired by seed. CPU seconds, not
+wall: `--quick` measures one task and seed and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import t as student
+
+from synth.types import Problem, Sampling, Scored, seed_for
+from synth.verify import verify
+from tasks.core.paths import CODE
+from tasks.planning.pieces import bind
+from training.decode import Ask, Engine, Example
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import Row, pack
+from training.model.model import new_model
+from training.rollout.torch_sampler import TorchSampler
+
+TASKS = ("integer_arithmetic", "modular_arithmetic", "common_divisors", "letter_counts")
+SEEDS = (11, 22, 33, 44, 55)
+END, RIGHT, WRONG = 2, 3, 4
+STEPS, REWARD_STEPS, QUESTIONS, JUDGED, PAIRS = 450, 250, 60, 1000, 60
+TIMES, AT = (1, 2, 4, 8, 16), 8
+PEERS = ({"piece": "greedy"}, {"piece": "majority", "k": 0}, {"piece": "best_of_n", "n": 0})
+SCALING = ("majority", "best_of_n", "tournament", "rosa")  # those of the plot
+DECODERS: tuple[dict[str, Any], ...] = (
+    *PEERS,
+    {"piece": "sample"},
+    {"piece": "tournament", "n": 3},
+    {"piece": "rosa"},
+    {"piece": "t_pop"},
+    {"piece": "plans", "k": 4, "plan_tokens": 2},
+    {"piece": "rlot", "piece_tokens": 2, "episodes": 100},
+    {"piece": "fr_ponder", "steps": 10, "group": 4},
+    {"piece": "steer"},
+    {"piece": "brt_align"},
+    {"piece": "model_surgery"},
+    {"piece": "speculate"},
+    {"piece": "draft_tree"},
+)
+RESULT, PICTURE = CODE / "benchmarks" / "results" / "decoders.json", CODE / "docs" / "images" / "decoders.svg"
+
+
+class Words:
+    """In the place of a tokenizer: words of three letters and more that many prompts have, and single signs."""
+
+    eos_token_id, pad_token_id = END, 0
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        words = Counter(w for text in texts for w in set(re.findall(r"[A-Za-z]{3,}", text)))
+        signs = {c for text in texts for c in text} | set("-0123456789")
+        self.known = ["", "", "", "", "", *sorted(signs), *sorted(w for w, n in words.items() if n > len(texts) / 50)]
+        self.place = {w: i for i, w in enumerate(self.known) if w}
+        self.token = re.compile("|".join(re.escape(w) for w in sorted(self.place, key=len, reverse=True)))
+
+    def __len__(self) -> int:
+        return len(self.known)
+
+    def ids(self, text: str) -> np.ndarray:
+        return np.array([self.place[w] for w in self.token.findall(text)], dtype=np.int64)
+
+    def text(self, ids: Sequence[int] | np.ndarray) -> str:
+        return "".join(self.known[i] if i < len(self.known) else "?" for i in map(int, ids))
+
+
+class World:
+    """A task with a model that has learned it, a reward model, and preference pairs."""
+
+    def __init__(self, task: str, seed: int) -> None:
+        self.seed, make = seed, getattr(importlib.import_module(f"synth.families.{task}"), task)
+        problems = lambda split, n: [  # noqa: E731
+            p for i in range(n) if isinstance(p := make(seed, split, i, levels=(1,)), Problem)
+        ]
+        every = problems("train", 4000 + JUDGED)
+        train, others = every[:4000], every[4000:]
+        self.test = problems("test", QUESTIONS)
+        self.words = Words([p.prompt[0].content for p in [*train, *others, *self.test]])
+        self.model = self._learned([self._row(p, self.words.ids(p.answer)) for p in train], STEPS, "policy")
+        self.longest = max(len(self.words.ids(p.answer)) for p in train) + 1
+        self.sampling = Sampling(max_tokens=self.longest)
+        rows, self.pairs = self._judged(others)
+        self.judge = self._learned(rows, REWARD_STEPS, "reward", deepcopy(self.model))
+
+    def prompt(self, p: Problem) -> np.ndarray:
+        return self.words.ids(p.prompt[0].content + "\n" if "\n" in self.words.place else p.prompt[0].content)
+
+    def right(self, p: Problem, ids: np.ndarray) -> bool:
+        score = verify(p, self.words.text(ids[ids != END]))
+        return isinstance(score, Scored) and score.value == 1
+
+    def _row(self, p: Problem, answer: np.ndarray) -> Row:
+        ids = np.concatenate([self.prompt(p), answer, [END]])
+        return Row(ids=ids, trainable=np.arange(len(ids)) >= len(self.prompt(p)))
+
+    def _learned(
+        self, rows: Sequence[Row], steps: int, name: str, start: torch.nn.Module | None = None
+    ) -> torch.nn.Module:
+        rng = np.random.default_rng(seed_for(self.seed, "rows", name))
+        model = start or new_model(
+            self.words,  # type: ignore[arg-type]
+            hidden=48,
+            layers=2,
+            heads=4,
+            kv_heads=2,
+            intermediate=96,
+            max_length=128,
+            init_range=0.1,
+            seed=seed_for(self.seed, "model", name),
+        )
+        learner = Learner(model, Optim(lr=5e-3 if start is None else 2e-3, warmup=10, steps=steps))
+        for _ in range(steps):
+            learner.step(pack([rows[i] for i in rng.integers(len(rows), size=32)]), nll)
+        return model
+
+    def _judged(self, problems: Sequence[Problem]) -> tuple[list[Row], list[Example]]:
+        """Conversations with their verdict, and pairs of a right and a wrong draw."""
+        prompts = [self.prompt(p) for p in problems for _ in range(4)]
+        session = TorchSampler(self.model, END).open(
+            prompts, [seed_for(self.seed, "judged", i) for i in range(len(prompts))]
+        )
+        said = [s.ids for s in session.generate(self.sampling)]
+        rows, pairs = [], []
+        for i, p in enumerate(problems):
+            draws = said[4 * i : 4 * i + 4]
+            good = [self.right(p, ids) for ids in draws]
+            for ids, ok in zip(draws, good, strict=True):
+                whole = np.concatenate([prompts[4 * i], ids, [RIGHT if ok else WRONG]])
+                rows.append(Row(ids=whole, trainable=np.arange(len(whole)) == len(whole) - 1))
+            if len(pairs) < PAIRS and len(set(good)) == 2:
+                pairs.append(
+                    Example(prompt=prompts[4 * i], chosen=draws[good.index(True)], rejected=draws[good.index(False)])
+                )
+        return rows, pairs
+
+    def auc(self) -> float:
+        """Of a right and a wrong draw for test problems: how often, in per cent, the reward model likes the right one
+        more."""
+        engine = self.engine()
+        prompts = [self.prompt(p) for p in self.test for _ in range(4)]
+        said = engine.sampler.open(prompts, list(range(len(prompts)))).generate(self.sampling)
+        good = np.array([self.right(self.test[i // 4], s.ids) for i, s in enumerate(said)])
+        assert engine.rewards is not None
+        liked = np.array(engine.rewards([np.concatenate([p, s.ids]) for p, s in zip(prompts, said, strict=True)]))
+        return 100 * float((liked[good][:, None] > liked[~good]).mean()) if 0 < good.sum() < len(good) else 50.0
+
+    def engine(self) -> Engine:
+        judge = Engine(sampler=TorchSampler(self.judge, END), text=self.words.text, said=str)
+
+        def rewards(rows: Sequence[np.ndarray]) -> list[float]:
+            if not rows:
+                return []
+            odds = [judge.logp([(row, np.array([token])) for row in rows]) for token in (RIGHT, WRONG)]
+            return (odds[0] - odds[1]).tolist()
+
+        return Engine(
+            sampler=TorchSampler(self.model, END),
+            text=self.words.text,
+            said=lambda ids: self.words.text(ids[ids != END]),
+            sampling=self.sampling,
+            rewards=rewards,
+            ids=self.words.ids,
+        )
+
+    def answered(self, decode: Any, fitted: Any, budgets: Sequence[int]) -> tuple[float, float]:
+        """Share of right answers, in per cent, and forward tokens of an answer."""
+        asks = [
+            Ask(prompt=self.prompt(p), seed=seed_for(self.seed, "ask", i), max_tokens=self.longest, forward_tokens=b)
+            for i, (p, b) in enumerate(zip(self.test, budgets, strict=True))
+        ]
+        done = decode(self.engine(), asks, fitted)
+        right = [self.right(p, d.segment.ids) for p, d in zip(self.test, done, strict=True)]
+        return 100 * float(np.mean(right)), float(np.mean([d.account.spent for d in done]))
+
+
+def measured(task: str, seed: int) -> list[dict[str, Any]]:
+    """A row for each decoder and budget: task, seed, decoder, times, right, spent, seconds, and its peers'."""
+    world = World(task, seed)
+    rows: list[dict[str, Any]] = [{"task": task, "seed": seed, "decoder": "", "auc": world.auc()}]
+    one = [len(world.prompt(p)) + world.longest for p in world.test]
+    peer = {p["piece"]: bind("decode", p) for p in PEERS}
+    for spec in DECODERS:
+        name, begun = spec["piece"], time.process_time()
+        decode = bind("decode", spec)
+        fitted = decode.fit(world.engine(), world.pairs) if decode.fit else None  # type: ignore[attr-defined]
+        for times in TIMES if name in SCALING else (AT,):
+            if name == "tournament":
+                decode = bind("decode", {**spec, "n": max(1, times // 2)})
+            if name == "rosa":
+                decode = bind("decode", {**spec, "turns": times})
+            right, spent = world.answered(decode, fitted, [times * n for n in one])
+            row = {"task": task, "seed": seed, "decoder": name, "times": times, "right": right, "spent": spent}
+            if times == AT:
+                share = spent / float(np.mean(one))
+                budgets = [max(n, round(share * n)) for n in one]
+                row["peers"] = {p: world.answered(d, None, budgets)[0] for p, d in peer.items()}
+            rows.append({**row, "seconds": time.process_time() - begun})
+    return rows
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and the ends of its 95 % interval."""
+    mean, n = float(np.mean(values)), len(values)
+    half = float(student.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+    return mean, mean - half, mean + half
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Results as benchmarks/results has them: at the budget AT with peers, at others without."""
+    about = {
+        "device": f"{platform.machine()}, one core",
+        "versions": {"torch": torch.__version__},
+        "command": "make bench-decoders",
+        "ratio_to_best_peer": None,
+        "n": len(SEEDS),
+    }
+    out = []
+    by_seed = lambda mine, value: [  # noqa: E731
+        float(np.mean([value(r) for r in mine if r["seed"] == s])) for s in SEEDS
+    ]
+    for task in TASKS:
+        mean, low, high = interval([r["auc"] for r in rows if r["task"] == task and not r["decoder"]])
+        out.append(
+            {
+                "case": f"reward model, {task}",
+                **about,
+                "metric": "right draw above a wrong one",
+                "value": round(mean, 1),
+            }
+            | {"low": round(low, 1), "high": round(high, 1), "unit": "%", "better": "higher", "peers": {}}
+        )
+    rows = [r for r in rows if r["decoder"]]
+    for name in dict.fromkeys(r["decoder"] for r in rows):
+        for times in TIMES:
+            mine = [r for r in rows if (r["decoder"], r["times"]) == (name, times)]
+            if not mine:
+                continue
+            case = {"case": f"{name}, {times} times", **about}
+            if times == AT:
+                case["case"] = name
+            for metric, value, unit, better in (
+                ("right answers", lambda r: r["right"], "%", "higher"),
+                ("forward tokens", lambda r: r["spent"], "", "lower"),
+            ):
+                mean, low, high = interval(by_seed(mine, value))
+                out.append(
+                    {**case, "metric": metric, "value": round(mean, 1), "low": round(low, 1), "high": round(high, 1)}
+                    | {"unit": unit, "better": better, "peers": {}}
+                )
+            if times != AT:
+                continue
+            for p in mine[0]["peers"]:
+                mean, low, high = interval(by_seed(mine, lambda r, p=p: r["right"] - r["peers"][p]))
+                out.append(
+                    {**case, "metric": f"minus {p} at the same tokens", "value": round(mean, 1), "low": round(low, 1)}
+                    | {"high": round(high, 1), "unit": "points", "better": "higher", "peers": {}}
+                )
+    return out
+
+
+def plot(results: Sequence[dict[str, Any]], path: Path = PICTURE) -> None:
+    """Right answers over forward tokens, with intervals over seeds."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "espalier"  # the same file from the same numbers
+    import matplotlib.pyplot as plt
+
+    points: dict[str, list[tuple[float, float, float, float]]] = {}
+    value = {(r["case"], r["metric"]): r for r in results}
+    for case in dict.fromkeys(r["case"] for r in results if r["metric"] == "right answers"):
+        right, spent = value[case, "right answers"], value[case, "forward tokens"]
+        points.setdefault(case.partition(",")[0], []).append(
+            (spent["value"], right["value"], right["low"], right["high"])
+        )
+    figure, axis = plt.subplots(figsize=(8, 5))
+    colours = plt.get_cmap("tab20")
+    for i, (name, mine) in enumerate(points.items()):
+        x, y, low, high = (np.array(v) for v in zip(*sorted(mine), strict=True))
+        axis.errorbar(
+            x,
+            y,
+            yerr=[y - low, high - y],
+            marker="o",
+            markersize=4,
+            linewidth=1.4,
+            capsize=2,
+            label=name,
+            color=colours(i),
+        )
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel("forward tokens of an answer, all models together")
+    axis.set_ylabel("right answers, % (four tasks, five seeds, 95 %)")
+    axis.grid(alpha=0.25)
+    axis.legend(fontsize=8, frameon=False, bbox_to_anchor=(1.0, 1.0), loc="upper left")
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="decoders at equal forward tokens, four tasks, five seeds")
+    parser.add_argument("--quick", action="store_true", help="one task, a seed of its own; nothing is written")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    if args.quick:
+        for row in measured(TASKS[0], 1):
+            print(row, flush=True)
+        return 0
+    rows = []
+    for task in TASKS:
+        for seed in SEEDS:
+            begun = time.process_time()
+            rows += measured(task, seed)
+            print(f"{task}, seed {seed}: {time.process_time() - begun:.0f} CPU seconds", flush=True)
+    results = summary(rows)
+    RESULT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    plot(results)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
