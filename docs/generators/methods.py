@@ -28,7 +28,15 @@ COST = CODE / "benchmarks" / "results" / "methods-cost.json"
 MEASURED = CODE / "benchmarks" / "results" / "search-methods.json"  # systems whose world is no world of tasks/lab
 WORDS = {"holds": "**holds**", "unseen": "*unseen*", "reversed": "**reversed**", "void": "*void*"}
 PLAIN = {"token", "uniform", "search", "single"}  # what nearly every recipe has
-WORLDS = ("arena", "episodes", "pair_worlds", "label_worlds", "decode_worlds", "starts")  # files of tasks/lab
+WORLDS = (
+    "arena",
+    "episodes",
+    "pair_worlds",
+    "label_worlds",
+    "decode_worlds",
+    "speculation_worlds",
+    "starts",
+)  # files of tasks/lab
 HEAD = """# Methods
 
 Which question this page answers: which published methods are there, and where is each written down?

@@ -17,6 +17,7 @@ from tasks.lab import (
     home_worlds,
     label_worlds,
     pair_worlds,
+    speculation_worlds,
     step_worlds,
     tone_worlds,
 )
@@ -49,6 +50,7 @@ def places() -> dict[str, Place]:
             *tone_worlds.WORLDS,
             *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,
+            *speculation_worlds.WORLDS,
             arms.arms,
             control_worlds.control,
         )

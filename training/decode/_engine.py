@@ -54,6 +54,7 @@ class Account:
     memory   peak bytes of the keys and values that were held for it
     path     how the policy was run (`Session.path` of the sampler), "" where the sampler does not say
     events   what happened on the way, a sentence each
+    passes   of the policy behind the prompt, where a decoder drafts; 0 where each token takes one
     """
 
     limit: int = 0
@@ -62,6 +63,7 @@ class Account:
     memory: int = 0
     path: str = ""
     events: list[str] = field(default_factory=list)
+    passes: int = 0
 
     @property
     def spent(self) -> int:

@@ -244,7 +244,7 @@ def _answered(
         account.charge("policy", 1)  # the last token is read as a sampler does, so that accounts compare
     account.seconds = time.perf_counter() - begun
     account.memory = (len(ask.prompt) + len(ids) + nodes) * engine.bytes_per_token
-    account.path = "own layers"
+    account.path, account.passes = "own layers", passes
     account.events.append(f"{len(ids)} tokens in {passes} passes, {sent} drafts read")
     segment = Segment(
         ids=np.array(ids, dtype=np.int64),

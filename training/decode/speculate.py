@@ -143,7 +143,7 @@ def _answered(engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: 
         read(ids[-1:])  # the last token is read as a sampler does, so that accounts compare
     account.seconds = time.perf_counter() - begun
     account.memory = (len(ask.prompt) + len(ids)) * engine.bytes_per_token
-    account.path = "own layers"
+    account.path, account.passes = "own layers", passes
     account.events.append(f"{len(ids)} tokens in {passes} passes, {kept} of {drafted} drafts kept")
     why = ending.why(ids[-1], np.array(ids)) or "length"
     segment = Segment(
