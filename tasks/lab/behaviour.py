@@ -144,7 +144,7 @@ OF_PAIRS = {
     "earliest",
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
-OF_DECODERS = {"wanted", "surprise", "forward_tokens"}
+OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
 METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS
 STAGES = ("preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {

@@ -8,6 +8,7 @@ What is measured, of a decoder that drafts or of plain draws:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import deepcopy
 from functools import partial
 
@@ -79,7 +80,9 @@ def _measure(moving: bool, room: Room) -> dict[str, float]:
     return _measured(decode(engine, _asks(room.seed, "questions", QUESTIONS), fitted))
 
 
-def _moved(engine: Engine, model: nn.Module, decode: partial, fitted: object, seed: int) -> dict[str, float]:
+def _moved(
+    engine: Engine, model: nn.Module, decode: Callable[..., list[Decoded]], fitted: object, seed: int
+) -> dict[str, float]:
     """ROUNDS updates of the policy on the KEPT best of BATCH rollouts, all of them drafted; the last five are measured."""
     learner, late = Learner(model, Optim(lr=1e-2, warmup=1, steps=ROUNDS)), []
     for r in range(ROUNDS):
