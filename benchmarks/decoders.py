@@ -74,7 +74,7 @@ DECODERS: tuple[dict[str, Any], ...] = (
     {"piece": "draft_tree"},
 )
 RUNS = CODE / ".espalier" / "bench-decoders"  # a file for each task and seed that is finished
-RESULT, PICTURE = CODE / "benchmarks" / "results" / "decoders.json", CODE / "docs" / "images" / "decoders.svg"
+RESULTS, PICTURE = CODE / "benchmarks" / "results", CODE / "docs" / "images" / "decoders.svg"
 
 
 class Words:
@@ -240,56 +240,38 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def summary(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Results as benchmarks/results has them: at the budget AT with peers, at others without."""
+def summary(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
+    """Results by the name of their file: `decoders` at the budget AT beside their peers, `decoders-budgets` at all
+    budgets, `decoders-judge` what the reward model tells apart."""
     about = {
         "device": f"{platform.machine()}, one core",
         "versions": {"torch": torch.__version__},
         "command": "make bench-decoders",
         "ratio_to_best_peer": None,
         "n": len(seeds),
+        "peers": {},
     }
-    out = []
-    by_seed = lambda mine, value: [  # noqa: E731
-        float(np.mean([value(r) for r in mine if r["seed"] == s])) for s in seeds
-    ]
+    out: dict[str, list[dict[str, Any]]] = {"decoders": [], "decoders-budgets": [], "decoders-judge": []}
+
+    def add(file: str, case: str, metric: str, unit: str, better: str, mine: Sequence[dict[str, Any]], of: Any) -> None:
+        values = [float(np.mean([of(r) for r in mine if r["seed"] == s])) for s in seeds]
+        mean, low, high = (round(x, 1) for x in interval(values))
+        measured = {"case": case, "metric": metric, "value": mean, "low": low, "high": high, "unit": unit}
+        out[file].append({**measured, "better": better, **about})
+
     for task in TASKS:
-        mean, low, high = interval([r["auc"] for r in rows if r["task"] == task and not r["decoder"]])
-        out.append(
-            {
-                "case": f"reward model, {task}",
-                **about,
-                "metric": "right draw above a wrong one",
-                "value": round(mean, 1),
-            }
-            | {"low": round(low, 1), "high": round(high, 1), "unit": "%", "better": "higher", "peers": {}}
-        )
-    rows = [r for r in rows if r["decoder"]]
-    for name in dict.fromkeys(r["decoder"] for r in rows):
+        mine = [r for r in rows if r["task"] == task and not r["decoder"]]
+        add("decoders-judge", task, "right draw above a wrong one", "%", "higher", mine, lambda r: r["auc"])
+    for name in dict.fromkeys(r["decoder"] for r in rows if r["decoder"]):
         for times in TIMES:
-            mine = [r for r in rows if (r["decoder"], r["times"]) == (name, times)]
-            if not mine:
-                continue
-            case = {"case": f"{name}, {times} times", **about}
-            if times == AT:
-                case["case"] = name
-            for metric, value, unit, better in (
-                ("right answers", lambda r: r["right"], "%", "higher"),
-                ("forward tokens", lambda r: r["spent"], "", "lower"),
-            ):
-                mean, low, high = interval(by_seed(mine, value))
-                out.append(
-                    {**case, "metric": metric, "value": round(mean, 1), "low": round(low, 1), "high": round(high, 1)}
-                    | {"unit": unit, "better": better, "peers": {}}
-                )
-            if times != AT:
-                continue
-            for p in mine[0]["peers"]:
-                mean, low, high = interval(by_seed(mine, lambda r, p=p: r["right"] - r["peers"][p]))
-                out.append(
-                    {**case, "metric": f"minus {p} at the same tokens", "value": round(mean, 1), "low": round(low, 1)}
-                    | {"high": round(high, 1), "unit": "points", "better": "higher", "peers": {}}
-                )
+            mine = [r for r in rows if r["decoder"] == name and r["times"] == times]
+            for file, case in (("decoders-budgets", f"{name}, {times} times"), ("decoders", name)):
+                if mine and (file == "decoders-budgets" or times == AT):
+                    add(file, case, "right answers", "%", "higher", mine, lambda r: r["right"])
+                    add(file, case, "forward tokens", "", "lower", mine, lambda r: r["spent"])
+            for p in mine[0]["peers"] if mine and times == AT else ():
+                title = f"minus {p} at the same tokens"
+                add("decoders", name, title, "points", "higher", mine, lambda r, p=p: r["right"] - r["peers"][p])
     return out
 
 
@@ -303,7 +285,7 @@ def plot(results: Sequence[dict[str, Any]], path: Path = PICTURE) -> None:
 
     points: dict[str, list[tuple[float, float, float, float]]] = {}
     value = {(r["case"], r["metric"]): r for r in results}
-    for case in dict.fromkeys(r["case"] for r in results if r["metric"] == "right answers"):
+    for case in dict.fromkeys(r["case"] for r in results):
         right, spent = value[case, "right answers"], value[case, "forward tokens"]
         points.setdefault(case.partition(",")[0], []).append(
             (spent["value"], right["value"], right["low"], right["high"])
@@ -359,8 +341,9 @@ def main() -> int:
     per_seed = Counter(r["seed"] for r in rows if not r["decoder"])
     seeds = [s for s in SEEDS if per_seed[s] == len(TASKS)]
     results = summary([r for r in rows if r["seed"] in seeds], seeds)
-    RESULT.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    plot(results)
+    for name, mine in results.items():
+        (RESULTS / f"{name}.json").write_text(json.dumps(mine, indent=1) + "\n", encoding="utf-8")
+    plot(results["decoders-budgets"])
     return 0
 
 

@@ -242,6 +242,8 @@ def _answered(
         cache.follow(path)
     if account.left >= 1:
         account.charge("policy", 1)  # the last token is read as a sampler does, so that accounts compare
+        last = torch.tensor([ids[-1:]], device=device)
+        hidden_states(sampler.model, last, cache.begin(1), cache)
     account.seconds = time.perf_counter() - begun
     account.memory = (len(ask.prompt) + len(ids) + nodes) * engine.bytes_per_token
     account.path, account.passes = "own layers", passes
