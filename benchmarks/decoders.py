@@ -306,6 +306,7 @@ def plot(results: Sequence[dict[str, Any]], path: Path = PICTURE) -> None:
             color=colours(i),
         )
     axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter("{x:.0f}")
     axis.set_xlabel("forward tokens of an answer, all models together")
     axis.set_ylabel("right answers, % (four tasks, 95 % over seeds)")
     axis.grid(alpha=0.25)
