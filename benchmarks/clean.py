@@ -67,17 +67,17 @@ def cleaned(n: int) -> list[dict]:
         with (out / "removed.jsonl").open(encoding="utf-8") as file:
             removed = {key(json.loads(line)) for line in file}
         kind_of = {at: kind for kind, rows in planted.items() for at in rows}
-        found: Counter[str] = Counter()
+        removed_of: Counter[str] = Counter()
         with path.open(encoding="utf-8") as file:
             for at, line in enumerate(file, start=1):
                 if at in kind_of:
-                    found[kind_of[at]] += key(json.loads(line)) in removed
+                    removed_of[kind_of[at]] += key(json.loads(line)) in removed
     case = f"clean of {n:,} pairs"
     values = [
         ("CPU seconds", used.ru_utime + used.ru_stime, "s", "lower", n),
         ("memory", used.ru_maxrss / 1e6, "GB", "lower", n),
         *(
-            (f"{kind} copies removed", 100 * found[kind] / max(1, len(rows)), "%", "higher", len(rows))
+            (f"{kind} copies removed", 100 * removed_of[kind] / max(1, len(rows)), "%", "higher", len(rows))
             for kind, rows in planted.items()
         ),
     ]
@@ -174,12 +174,12 @@ def gold() -> list[dict]:
             ("right pairs asked about", "lower"): np.array([len(asked), len(rows)]),
         }
         for rate in SWAPPED:
-            found = np.zeros(2, int)
+            caught = np.zeros(2, int)
             for seed in range(DRAWS):
                 rng = np.random.default_rng(seed_for("clean gold", name, rate, seed))
                 swapped = set(rng.choice(len(rows), round(rate * len(rows)), replace=False).tolist())
-                found += [len(swapped & set.union(*judged(rows, swapped))), len(swapped)]
-            mine[f"found of {rate:.0%} swapped", "higher"] = found
+                caught += [len(swapped & set.union(*judged(rows, swapped))), len(swapped)]
+            mine[f"found of {rate:.0%} swapped", "higher"] = caught
     counted["all three"] = {m: np.sum([c[m] for c in counted.values()], axis=0) for m in counted["GSM8K solutions"]}
     out = []
     for name, metrics in counted.items():

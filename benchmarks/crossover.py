@@ -187,9 +187,11 @@ def sampling_transformers(folder: str, size: str, dtype: str, device: str, times
 
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=getattr(torch, dtype)).eval().to(device)
     ids = torch.from_numpy(_rows(size, PROMPTS, PROMPT)).to(device)
-    asked = {"do_sample": True, "temperature": 1.0, "top_k": 0, "min_new_tokens": NEW, "max_new_tokens": NEW}
+    settings = {"do_sample": True, "temperature": 1.0, "top_k": 0, "min_new_tokens": NEW, "max_new_tokens": NEW}
     mask = torch.ones_like(ids)
-    return least(lambda: model.generate(ids, attention_mask=mask, num_return_sequences=SAMPLES, **asked), times, device)
+    return least(
+        lambda: model.generate(ids, attention_mask=mask, num_return_sequences=SAMPLES, **settings), times, device
+    )
 
 
 def sampling_vllm(folder: str, size: str, dtype: str, device: str, times: int) -> float:

@@ -154,10 +154,10 @@ class World:
         session = TorchSampler(self.model, END).open(
             prompts, [seed_for(self.seed, "judged", i) for i in range(len(prompts))]
         )
-        said = [s.ids for s in session.generate(self.sampling)]
+        drawn = [s.ids for s in session.generate(self.sampling)]
         rows, pairs = [], []
         for i, p in enumerate(problems):
-            draws = said[4 * i : 4 * i + 4]
+            draws = drawn[4 * i : 4 * i + 4]
             good = [self.right(p, ids) for ids in draws]
             for ids, ok in zip(draws, good, strict=True):
                 whole = np.concatenate([prompts[4 * i], ids, [RIGHT if ok else WRONG]])
@@ -173,10 +173,10 @@ class World:
         more."""
         engine = self.engine()
         prompts = [self.prompt(p) for p in self.test for _ in range(4)]
-        said = engine.sampler.open(prompts, list(range(len(prompts)))).generate(self.sampling)
-        good = np.array([self.right(self.test[i // 4], s.ids) for i, s in enumerate(said)])
+        drawn = engine.sampler.open(prompts, list(range(len(prompts)))).generate(self.sampling)
+        good = np.array([self.right(self.test[i // 4], s.ids) for i, s in enumerate(drawn)])
         assert engine.rewards is not None
-        liked = np.array(engine.rewards([np.concatenate([p, s.ids]) for p, s in zip(prompts, said, strict=True)]))
+        liked = np.array(engine.rewards([np.concatenate([p, s.ids]) for p, s in zip(prompts, drawn, strict=True)]))
         return 100 * float((liked[good][:, None] > liked[~good]).mean()) if 0 < good.sum() < len(good) else 50.0
 
     def engine(self) -> Engine:

@@ -81,12 +81,12 @@ def main() -> None:
         RUNS.mkdir(parents=True, exist_ok=True)
         for name in ("sft", *args.variants):
             model, cpu = variant(here, name)
-            found = {"seed": seed, "variant": name, "cpu_seconds": round(cpu, 1), **measured(here, model)}
+            row = {"seed": seed, "variant": name, "cpu_seconds": round(cpu, 1), **measured(here, model)}
             with (RUNS / f"{seed}.jsonl").open("a", encoding="utf-8") as f:
-                f.write(json.dumps(found) + "\n")
-            families = found["families"]
+                f.write(json.dumps(row) + "\n")
+            families = row["families"]
             each = ", ".join(f"{k} {pass1(families, k):.3f}" for k in sorted(set(families["families"])))
-            print(f"seed {seed}  {name}: {pass1(found['questions']):.3f}  ({each}; {cpu:.0f} CPU s)", flush=True)
+            print(f"seed {seed}  {name}: {pass1(row['questions']):.3f}  ({each}; {cpu:.0f} CPU s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -106,11 +106,11 @@ def model() -> Any:
     torch.set_num_threads(2)
     torch.manual_seed(0)
     heads: dict[str, Any] = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
-    made = Qwen3ForCausalLM(
+    model = Qwen3ForCausalLM(
         Qwen3Config(vocab_size=512, hidden_size=128, intermediate_size=384, num_hidden_layers=4, **heads)
     )
-    made.set_attn_implementation(NAME)
-    return made
+    model.set_attn_implementation(NAME)
+    return model
 
 
 def main() -> None:

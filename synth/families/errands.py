@@ -118,10 +118,10 @@ def solve(question: str) -> str:
         if not better:
             break
         values |= better
-    found = values[int(you), int(partner), len(left_of) - 1]
-    if found >= worst:
+    fewest = values[int(you), int(partner), len(left_of) - 1]
+    if fewest >= worst:
         raise Refused("impossible: not all is ever collected")
-    return str(found)
+    return str(fewest)
 
 
 def _unknown(told: str) -> Any:

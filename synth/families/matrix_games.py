@@ -87,8 +87,13 @@ def pose(spec: Spec) -> dict[str, Any]:
     to_row = [f"{rows[i]}: {columns[max(n, key=lambda j: b[i][j])]}" for i in n]
     if kind == "response":
         working = (to_row if side == 0 else to_column)[given]
-        asked = f"{'Row' if side == 0 else 'Column'} chooses {(rows if side == 0 else columns)[given]}. What is best for the other?"
-        return {"prompt": told + asked, "answer": working.split(": ")[1], "verifier": "exact", "working": f"{working}."}
+        question = f"{'Row' if side == 0 else 'Column'} chooses {(rows if side == 0 else columns)[given]}. What is best for the other?"
+        return {
+            "prompt": told + question,
+            "answer": working.split(": ")[1],
+            "verifier": "exact",
+            "working": f"{working}.",
+        }
     ((i, j),) = equilibria(a, b)
     return {
         "prompt": told + "Which pair does neither want to leave alone?",

@@ -92,7 +92,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     names = {phrase: name for name, phrase in PHRASES.items()}
-    asked = WORDINGS.read(question)["tasks"].split("; ")
-    if unknown := [x for x in asked if x not in names]:
+    phrases = WORDINGS.read(question)["tasks"].split("; ")
+    if unknown := [x for x in phrases if x not in names]:
         raise Refused(f"roundtrip: nothing does {unknown[0]!r}")
-    return " ".join(names[x] for x in asked)
+    return " ".join(names[x] for x in phrases)

@@ -61,8 +61,8 @@ def draw(rng: Random, *, links: int) -> tuple[str, Spec]:
     liked = sorted(rng.sample(order(user), links + 1), key=order(user).index)
     chain = list(zip(liked, liked[1:], strict=False))
     rng.shuffle(chain)
-    asked = rng.sample([liked[0], liked[-1]], 2)
-    return f"{user} {sorted(chain)} {asked}", (user, chain, (asked[0], asked[1]))
+    offered = rng.sample([liked[0], liked[-1]], 2)
+    return f"{user} {sorted(chain)} {offered}", (user, chain, (offered[0], offered[1]))
 
 
 def pose(spec: Spec) -> dict[str, Any]:

@@ -157,13 +157,13 @@ def measure(tongue: Tongue, room: Room) -> dict[str, float]:
         for i in range(QUESTIONS)
     ]
     done = decode(engine, asks, fitted)
-    said = [d.segment.ids for d in done]
-    worth = [tongue.wanted(ids[ids != END], a.prompt, taste) for ids, a in zip(said, asks, strict=True)]
+    written = [d.segment.ids for d in done]
+    worth = [tongue.wanted(ids[ids != END], a.prompt, taste) for ids, a in zip(written, asks, strict=True)]
     plain = Engine(sampler=TorchSampler(model, END), text=_letters, said=_letters)
-    logp = plain.logp([(a.prompt, ids) for a, ids in zip(asks, said, strict=True)])
+    logp = plain.logp([(a.prompt, ids) for a, ids in zip(asks, written, strict=True)])
     return {
         "wanted": float(np.mean(worth)),
-        "surprise": float(-logp.sum() / sum(map(len, said))),
+        "surprise": float(-logp.sum() / sum(map(len, written))),
         "forward_tokens": float(np.mean([d.account.spent for d in done])),
     }
 
@@ -233,10 +233,10 @@ def _sentence(rng: Rng, bad: float) -> list[int]:
 
 
 def _sentences() -> Tongue:
-    said = lambda rng, bad: _ended(sum((_sentence(rng, bad) for _ in range(3)), []))  # noqa: E731
+    sentences = lambda rng, bad: _ended(sum((_sentence(rng, bad) for _ in range(3)), []))  # noqa: E731
     return Tongue(
-        answer=lambda rng, prompt: said(rng, 0.3),
-        pair=lambda rng, prompt, taste: (said(rng, 0.0), said(rng, 1.0)),
+        answer=lambda rng, prompt: sentences(rng, 0.3),
+        pair=lambda rng, prompt, taste: (sentences(rng, 0.0), sentences(rng, 1.0)),
         wanted=lambda answer, prompt, taste: float(BAD not in answer),
         reward=lambda rng, value: value,
         tokens=14,

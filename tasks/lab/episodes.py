@@ -418,9 +418,9 @@ def markets() -> Stage:
             chosen = dict(zip(best, replies, strict=True))
             rows = list(chosen)[2:]  # an equilibrium's working names what answers Column first
             stable = [f"{x} {chosen[x]}" for x in rows if chosen[chosen[x]] == x]
-            said = replies[0] if len(best) == 1 else (stable or [f"{rows[0]} {chosen[rows[0]]}"])[0]
-            out[f"<think>{'; '.join(f'{x}: {y}' for x, y in chosen.items())}</think>{answer(said)}"] = 0.9
-            out[answer(said)] = out.get(answer(said), 0.0) + 0.1
+            final = replies[0] if len(best) == 1 else (stable or [f"{rows[0]} {chosen[rows[0]]}"])[0]
+            out[f"<think>{'; '.join(f'{x}: {y}' for x, y in chosen.items())}</think>{answer(final)}"] = 0.9
+            out[answer(final)] = out.get(answer(final), 0.0) + 0.1
         return out
 
     host = single()

@@ -56,8 +56,8 @@ def _newcomer() -> Arena:
     """A policy to which all actions are alike, at every moment."""
     about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "homes", "split": "train"}
     shown = tuple(Problem.make(prompt=tuple(_shown(p)), answer=p.answer, **about) for p in _moments())
-    said = tuple(tuple(Said(1 / len(_actions(p)), (t,)) for t in _actions(p).values()) for p in _moments())
-    return taught(World(shown, said), layers=2, steps=80)
+    shares = tuple(tuple(Said(1 / len(_actions(p)), (t,)) for t in _actions(p).values()) for p in _moments())
+    return taught(World(shown, shares), layers=2, steps=80)
 
 
 def _lay(room: Room) -> None:

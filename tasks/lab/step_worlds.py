@@ -42,8 +42,10 @@ def _chains() -> tuple[Problem, ...]:
 @lru_cache
 def _speaker() -> Arena:
     """A policy that says the right steps in each of the languages as often."""
-    said = [tuple(Said(1 / len(TONGUES), (told(chain(p.lineage["solution"]), x),)) for x in TONGUES) for p in _chains()]
-    return taught(World(_chains(), tuple(said)), layers=2)
+    shares = [
+        tuple(Said(1 / len(TONGUES), (told(chain(p.lineage["solution"]), x),)) for x in TONGUES) for p in _chains()
+    ]
+    return taught(World(_chains(), tuple(shares)), layers=2)
 
 
 def _lay(room: Room) -> None:

@@ -26,8 +26,8 @@ def _clients() -> tuple[Problem, ...]:
 
 def _texts(p: Problem) -> list[str]:
     """What the clerks say: right, and each of them with an answer that is none."""
-    said = replies(p, inferred(p.question, MEANT))
-    return [*said, *(t.replace(f"<answer>{p.answer}<", "<answer>?<") for t in said)]
+    right = replies(p, inferred(p.question, MEANT))
+    return [*right, *(t.replace(f"<answer>{p.answer}<", "<answer>?<") for t in right)]
 
 
 @lru_cache

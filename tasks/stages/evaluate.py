@@ -666,8 +666,8 @@ def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
         for p in tables.read(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
                 # of own rows: without the words that say how to answer
-                asked = str(p.lineage.get("question", p.question))
-                for text in dict.fromkeys((p.question, asked)):
+                plain = str(p.lineage.get("question", p.question))
+                for text in dict.fromkeys((p.question, plain)):
                     yield p.id, f"artifacts/{source}", text
     read = tables.read
     for t in (

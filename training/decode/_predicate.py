@@ -12,14 +12,14 @@ MOST = 10**12  # size of a number on the way; exponents and statements are bound
 
 def stated(text: str) -> str | None:
     """The statement behind "such that" in a text, where it is one about x that can be checked; None else."""
-    found = STATED.search(text)
-    if not found or len(found[1]) > 200:
+    match = STATED.search(text)
+    if not match or len(match[1]) > 200:
         return None
     try:
-        holds(found[1], 0)
+        holds(match[1], 0)
     except ValueError:
         return None
-    return found[1]
+    return match[1]
 
 
 def holds(statement: str, x: int) -> bool:

@@ -130,11 +130,11 @@ def fit(
         raise ValueError(f"lam is {lam}: it keeps theta finite where few duels are known; give a number above 0")
     rows = [np.concatenate([p.prompt, getattr(p, side)]) for p in pairs for side in ("chosen", "rejected")]
     starts = [len(p.prompt) for p in pairs for _ in range(2)]
-    asked = [
+    asks = [
         Ask(prompt=pairs[i % len(pairs)].prompt, seed=seed_for(seed, "drawn", i), max_tokens=engine.sampling.max_tokens)
         for i in range(DRAWN)
     ]
-    drawn = [(a.prompt, d.segment.ids) for a, d in zip(asked, sample(engine, asked, None), strict=True)]
+    drawn = [(a.prompt, d.segment.ids) for a, d in zip(asks, sample(engine, asks, None), strict=True)]
     whole = [np.concatenate(row) for row in drawn] + rows
     starts = [len(prompt) for prompt, _ in drawn] + starts
     x = [_feature(s[0], start) for s, start in zip(engine.streams(whole, [layer]), starts, strict=True)]

@@ -37,7 +37,7 @@ class Corridor:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        match, rules = TEXT.fullmatch(problem.question), {said: rule for rule, said in SAID.items()}
+        match, rules = TEXT.fullmatch(problem.question), {hint: rule for rule, hint in SAID.items()}
         if match is None or match[5] not in rules:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'corridor', but its question shows no corridor: those of the family errands do"
@@ -57,8 +57,8 @@ class Corridor:
             "illegal": 0,
             "calls": 0,
         }
-        said = f" {match[5]}." if self.told and not self.partner else ""
-        prompt = f"A corridor of {cells} cells.{said} {_told(state)}"
+        hint = f" {match[5]}." if self.told and not self.partner else ""
+        prompt = f"A corridor of {cells} cells.{hint} {_told(state)}"
         return state, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=prompt)]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:

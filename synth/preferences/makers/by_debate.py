@@ -86,16 +86,16 @@ def by_debate(
                 [_says(problem, rng, prejudice, revise, debate[-1][i] if turn else None) for i in range(roles)]
             )
             continue
-        said = []
+        spoken = []
         for i, talk in enumerate(talks):
             if turn and not degree(problem, debate[-1][i]):
-                said.append(debate[-1][i])  # not marked: it stands
+                spoken.append(debate[-1][i])  # not marked: it stands
                 continue
             if turn:
                 told = Message(role="user", content=remark(problem, debate[-1][i]))
                 talk = talks[i] = [*talk, Message(role="assistant", content=debate[-1][i]), told]
-            said += ask(generate, talk, 1, seed, "by_debate", problem.id, index, turn, i)
-        debate.append(said)
+            spoken += ask(generate, talk, 1, seed, "by_debate", problem.id, index, turn, i)
+        debate.append(spoken)
     about: dict[str, Any] = {"category": problem.lineage["category"], "rounds": rounds}
     if referee == "blind":
         texts = list(dict.fromkeys(t for statements in debate for t in statements))

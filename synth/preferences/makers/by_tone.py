@@ -92,8 +92,8 @@ def rating(text: str, meant: list[str]) -> dict[str, float]:
 
 def replies(problem: Problem, meant: list[str]) -> list[str]:
     """What the clerks say; the second sentence of those who take up what is meant names it."""
-    said = next((m.partition(": ")[2].rstrip(".") for m in meant if m.startswith("xIntent")), "")
-    about = f"You want {said}. " if said else ""
+    wish = next((m.partition(": ")[2].rstrip(".") for m in meant if m.startswith("xIntent")), "")
+    about = f"You want {wish}. " if wish else ""
     return [c.format(about=about, answer=f"{OPEN}{problem.answer}{CLOSE}") for c in CLERKS]
 
 
@@ -130,8 +130,8 @@ def by_tone(
     if writer == "model":
         texts = ask(generate, prompt, answers, seed, "by_tone", problem.id, index)
     else:
-        said = replies(problem, meant)
-        texts = rng.sample(said, min(answers, len(said)))
+        of_clerks = replies(problem, meant)
+        texts = rng.sample(of_clerks, min(answers, len(of_clerks)))
         if rate == "answer":
             texts = [*texts[:-1], texts[-1].replace(f"{OPEN}{problem.answer}{CLOSE}", f"{OPEN}?{CLOSE}")]
     rated = []

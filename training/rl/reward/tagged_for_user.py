@@ -65,11 +65,11 @@ def tagged_for_user(
         paid = []
         for rollout, right in zip(group.rollouts, r, strict=True):
             text = last_turn(rollout)
-            said = extract_answer(text)
-            if not said:  # a sigmoid of 0 would pay silence more than what the user leaves
+            answer = extract_answer(text)
+            if not answer:  # a sigmoid of 0 would pay silence more than what the user leaves
                 paid.append(task * right)
                 continue
-            liked = 1 / (1 + np.exp(-weights @ _counts(whom, said, buckets, personal))) if whom else 0.0
+            liked = 1 / (1 + np.exp(-weights @ _counts(whom, answer, buckets, personal))) if whom else 0.0
             paid.append(task * right + tag * tag_order(units(text, tags), tags, repeat_penalty) + user * liked)
         out.append(np.where(np.isnan(r), np.nan, paid))
     return out
