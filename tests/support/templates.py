@@ -138,11 +138,5 @@ TABLE = (
     Case("Cohere", "cohere", "<|END_OF_TURN_TOKEN|>", TOOL),
     Case("Cohere 2", "cohere2", "<|END_OF_TURN_TOKEN|>", TOOL, note="ends a turn with <|END_RESPONSE|>"),
     Case("Nemotron 3", "nemotron_3_nano", "<|im_end|>", note="thinking is off"),
-    Case(
-        "LLaVA-NeXT",
-        "llava_next",
-        "</s>",
-        refused="loses the text of a message of the role user",
-        reason="it writes text only in a list of parts",
-    ),
+    Case("LLaVA-NeXT", "llava_next", "</s>", TOOL, note="a message is a list of parts"),
 )

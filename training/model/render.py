@@ -121,6 +121,10 @@ class Renderer:
         }
         self._special = self._markup = _any(special)
         self.as_user: frozenset[str] = frozenset()
+        self._parts = False
+        if self._lost("user"):  # templates of vision-language models want a message as a list of parts
+            self._parts = True
+            self._parts = not self._lost("user")
         self.as_user = frozenset(role for role in ("system", "tool") if self._lost(role))
         for role in ("user", "assistant", "system", "tool"):
             if why := self._lost(role):
@@ -210,7 +214,10 @@ class Renderer:
 
     def _text(self, messages: Sequence[Message], generate: bool, tools: Sequence[Mapping[str, Any]] = ()) -> str:
         plain = [Message(role=m.role, content=marked(self._plain(m.content, m.role), m.media)) for m in messages]
-        plain_messages = [{"role": m.role, "content": m.content} for m in merged(plain, self.as_user)]
+        plain_messages = [
+            {"role": m.role, "content": [{"type": "text", "text": m.content}] if self._parts else m.content}
+            for m in merged(plain, self.as_user)
+        ]
         text = self.tokenizer.apply_chat_template(
             plain_messages,
             tools=[dict(t) for t in tools] or None,
@@ -238,8 +245,19 @@ class Renderer:
                 f"a message shows a picture, and the model of {self.name!r} reads text alone: choose a vision-language model "
                 "(SmolVLM, Idefics3)"
             )
-        ids = [picture_ids(part, self.picture_tokens) if i % 2 else self._words(part) for i, part in enumerate(parts)]
+        before, after = self._frame
+        ids: list[np.ndarray] = []
+        for i, part in enumerate(parts):
+            ids += [before, picture_ids(part, self.picture_tokens), after] if i % 2 else [self._words(part)]
         return np.concatenate(ids)
+
+    @cached_property
+    def _frame(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ids before and after a picture that is shown whole, as SmolVLM's and Idefics3's processors write them; none
+        where the tokenizer has no such tokens."""
+        known = self.tokenizer.get_vocab()
+        edge, whole = ([known[t]] if t in known else [] for t in ("<fake_token_around_image>", "<global-img>"))
+        return np.array([*edge, *whole], dtype=np.int64), np.array(edge, dtype=np.int64)
 
     def _words(self, text: str) -> np.ndarray:
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)

@@ -186,6 +186,30 @@ def test_a_picture_that_the_model_was_not_given_is_named(model_and_tokenizer):
         hidden_states(model, many, torch.arange(5), PackedRows([5]))
 
 
+# As the templates of SmolVLM and Idefics3: a message is a list of parts, a string would lose its text.
+PARTS = (
+    "<|im_start|>{% for m in messages %}{{ m.role | capitalize }}{% if m.content[0].type == 'image' %}:{% else %}: {% endif %}"
+    "{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% elif part.type == 'image' %}<image>{% endif %}"
+    "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+
+
+def test_a_template_of_parts_gets_parts_and_a_picture_its_frame(model_and_tokenizer):
+    tokenizer = copy.deepcopy(model_and_tokenizer[1])
+    tokenizer.chat_template = PARTS
+    tokenizer.add_tokens(["<fake_token_around_image>", "<global-img>"], special_tokens=True)
+    renderer, name = Renderer(tokenizer), name_of(pixels(3))
+    ids = renderer.prompt(asked(name, "look: <image>how many?"))
+    edge, whole = tokenizer.convert_tokens_to_ids(["<fake_token_around_image>", "<global-img>"])
+    (shown,) = Segment(ids=ids, role="env").media
+    assert ids[shown.start - 2 : shown.start].tolist() == [edge, whole] and ids[shown.start + shown.tokens] == edge
+    assert renderer.decode(ids).replace("<fake_token_around_image>", "").replace("<global-img>", "") == (
+        "<|im_start|>User: look: how many?<|im_end|>\nAssistant:"
+    )
+    # text that spells the frame is broken up, as any special token
+    assert edge not in renderer.prompt([Message(role="user", content="<fake_token_around_image>")])
+
+
 def blind(tokenizer):
     other = copy.deepcopy(tokenizer)
     other.picture_tokens = 0

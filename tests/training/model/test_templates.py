@@ -51,6 +51,12 @@ def test_a_template_without_assistants_is_refused():
         Renderer(case.tokenizer())
 
 
+def test_a_template_that_writes_no_question_is_refused():
+    silent = "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role != 'user' %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+    with pytest.raises(ValueError, match="loses the text of a message of the role user"):
+        Renderer(templates.Case("no question", silent, "<|im_end|>").tokenizer())
+
+
 def test_the_end_of_a_turn_is_the_templates():
     """Gemma's and Phi's tokenizers name another eos_token than the one that ends a turn."""
     found = {
