@@ -89,7 +89,7 @@ class Pictures:
         if key not in self.held:
             raise LookupError(
                 f"a row shows the picture {key:x}, and this process holds {len(self)} others: load the pictures that belong to "
-                "the problems (media.parquet beside them)"
+                "the problems (HELD.add of training/media.py)"
             )
         return self.held[key]
 

@@ -10,7 +10,7 @@ Wang et al. 2016 (arXiv 1511.06581).
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,9 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import smooth_l1_loss
 
+from synth.types import seed_for
+from training.decode import Ask, Engine, Example
 from training.decode._networks import seeded
 
 FAR = -1e9
+Choose = Callable[[Sequence[int], Sequence[np.ndarray], Sequence[np.ndarray]], list[int]]  # places, states, allowed
 
 
 class Values(nn.Module):
@@ -96,6 +99,60 @@ def chosen(values: Values, states: Sequence[np.ndarray], allowed: Sequence[np.nd
     """The best allowed action in each state."""
     with torch.no_grad():
         return values(_stacked(states), torch.from_numpy(np.stack(allowed))).argmax(1).tolist()
+
+
+def explored(
+    engine: Engine,
+    pairs: Sequence[Example],
+    values: Values,
+    play: Callable[[list[Ask], Choose, Callable[[int, Step], None]], object],
+    *,
+    episodes: int,
+    gamma: float,
+    floor: float,
+    seed: int,
+) -> tuple[float, float]:
+    """Teach `values` in so many episodes on the prompts of the pairs, 16 at a time, with a share of random actions that
+    falls from 1 to `floor`. play: answers these prompts by the actions that it is given, and tells the steps of each by
+    its place. Returns the mean return of the first and the last tenth of the episodes."""
+    rng = np.random.default_rng(seed_for(seed, "episodes"))
+    learning = Learning(values=values, gamma=gamma, rng=rng)
+    returns: list[float] = []
+    while len(returns) < episodes:
+        few = [
+            Ask(
+                prompt=pairs[int(rng.integers(len(pairs)))].prompt,
+                seed=seed_for(seed, "episode", len(returns) + j),
+                max_tokens=engine.sampling.max_tokens,
+            )
+            for j in range(min(16, episodes - len(returns)))
+        ]
+        epsilon = max(floor, 1 - len(returns) / (0.7 * episodes))
+
+        def choose(
+            places: Sequence[int],
+            states: Sequence[np.ndarray],
+            allowed: Sequence[np.ndarray],
+            epsilon: float = epsilon,
+        ) -> list[int]:
+            best = chosen(values, states, allowed)
+            return [
+                int(rng.choice(np.flatnonzero(a))) if rng.random() < epsilon else b
+                for a, b in zip(allowed, best, strict=True)
+            ]
+
+        total = [0.0] * len(few)
+
+        def hear(i: int, step: Step, total: list[float] = total) -> None:
+            total[i] += step.reward
+            learning.see(step)
+
+        play(few, choose, hear)
+        returns += total
+        for _ in range(16):
+            learning.learn()
+    tenth = max(1, len(returns) // 10)
+    return (float(np.mean(returns[:tenth])), float(np.mean(returns[-tenth:]))) if returns else (0.0, 0.0)
 
 
 def _stacked(rows: Sequence[np.ndarray]) -> Tensor:

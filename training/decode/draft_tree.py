@@ -40,7 +40,7 @@ from torch.nn.functional import kl_div, log_softmax, smooth_l1_loss
 
 from synth.types import Sampling, seed_for
 from training.decode import Account, Ask, Decoded, Engine, Example
-from training.decode.speculate import Draft, _chances, _drawn
+from training.decode.speculate import Draft, _chances, _drawn, drafting
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 from training.rollout.ending import Ending
@@ -121,13 +121,7 @@ def draft_tree(
 ) -> list[Decoded]:
     if min(depth, top_k, nodes) < 1:
         raise ValueError(f"depth {depth}, top_k {top_k}, nodes {nodes}: a tree of drafts has 1 or more of each")
-    if fitted.head.shape != engine.read_out()[1].shape:
-        raise ValueError(
-            "the drafter was made with another model, of another tokenizer or width: make it anew with this one"
-        )
-    sampling = engine.sampling if temperature is None else replace(engine.sampling, temperature=temperature)
-    if sampling.choices:
-        raise ValueError("draft_tree draws tokens and not one of some choices: take the decoder sample")
+    sampling = drafting(engine, fitted.head, temperature, "draft_tree")
     engine.sampler.sync()
     head = replace(fitted, embedding=engine.embedding(), head=engine.read_out()[1])  # the policy may have moved
     size = budget(c_peak, len(asks), nodes)

@@ -29,12 +29,11 @@ from torch import Tensor
 
 from synth.types import seed_for
 from training.decode import Account, Ask, Decoded, Engine, Example
-from training.decode._dqn import Learning, Step, Values, chosen
+from training.decode._dqn import Choose, Step, Values, chosen, explored
 from training.decode._segments import Writing, begun, finish, options
 
 NEEDS = {"reward_model"}
 TASKS = ("First, what is given?\n", "Now, what is asked?\n", "Next, one step.\n")
-Choose = Callable[[Sequence[int], Sequence[np.ndarray], Sequence[np.ndarray]], list[int]]  # places, states, allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,37 +172,14 @@ def fit(
         return None
     embedding = engine.embedding()
     values = Values(2 * embedding.shape[1] + len(tasks), len(tasks), hidden, seed_for(seed, "planner"))
-    rng = np.random.default_rng(seed_for(seed, "episodes"))
-    learning = Learning(values=values, gamma=gamma, rng=rng)
-    returns: list[float] = []
-    while len(returns) < episodes:
-        few = [
-            Ask(
-                prompt=pairs[int(rng.integers(len(pairs)))].prompt,
-                seed=seed_for(seed, "episode", len(returns) + j),
-                max_tokens=engine.sampling.max_tokens,
-            )
-            for j in range(min(16, episodes - len(returns)))
-        ]
-        epsilon = max(0.1, 1 - len(returns) / (0.7 * episodes))
-
-        def choose(places: Sequence[int], states: Any, allowed: Any, epsilon: float = epsilon) -> list[int]:
-            best = chosen(values, states, allowed)
-            return [
-                int(rng.choice(np.flatnonzero(a))) if rng.random() < epsilon else b
-                for a, b in zip(allowed, best, strict=True)
-            ]
-
-        total = [0.0] * len(few)
-
-        def hear(i: int, step: Step, total: list[float] = total) -> None:
-            total[i] += step.reward
-            learning.see(step)
-
-        _done(engine, begun(few), embedding, choose, tasks, piece_tokens, hear)
-        returns += total
-        for _ in range(16):
-            learning.learn()
-    tenth = max(1, len(returns) // 10)
-    ends = (float(np.mean(returns[:tenth])), float(np.mean(returns[-tenth:]))) if returns else (0.0, 0.0)
-    return Planner(values=values, returns=ends)
+    returns = explored(
+        engine,
+        pairs,
+        values,
+        lambda asks, choose, hear: _done(engine, begun(asks), embedding, choose, tasks, piece_tokens, hear),
+        episodes=episodes,
+        gamma=gamma,
+        floor=0.1,
+        seed=seed,
+    )
+    return Planner(values=values, returns=returns)

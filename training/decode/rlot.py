@@ -27,13 +27,12 @@ import numpy as np
 
 from synth.types import seed_for
 from training.decode import Ask, Decoded, Engine, Example
-from training.decode._dqn import Learning, Step, Values, chosen
+from training.decode._dqn import Choose, Step, Values, chosen, explored
 from training.decode._segments import Writing, begun, continued, finish, options
 
 NEEDS = {"reward_model"}
 BLOCKS = ("reason", "decompose", "debate", "refine", "end")
 DRAWS = {"reason": 1, "decompose": 2, "debate": 3, "refine": 1}
-Choose = Callable[[Sequence[int], Sequence[np.ndarray], Sequence[np.ndarray]], list[int]]  # places, states, allowed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,44 +208,14 @@ def fit(
             f"max_steps is {max_steps} and piece_tokens {piece_tokens}: steps are 2 or more, a piece has 1 token or more"
         )
     values = Values(7, len(BLOCKS), hidden, seed_for(seed, "navigator"))
-    rng = np.random.default_rng(seed_for(seed, "episodes"))
-    learning = Learning(values=values, gamma=gamma, rng=rng)
-    returns: list[float] = []
-    done = 0
-    while navigator == "learned" and done < episodes:
-        few = [
-            Ask(
-                prompt=pairs[int(rng.integers(len(pairs)))].prompt,
-                seed=seed_for(seed, "episode", done + j),
-                max_tokens=engine.sampling.max_tokens,
-            )
-            for j in range(min(16, episodes - done))
-        ]
-        epsilon = max(0.05, 1 - done / (0.7 * episodes))
-
-        def choose(
-            places: Sequence[int],
-            states: Sequence[np.ndarray],
-            allowed: Sequence[np.ndarray],
-            epsilon: float = epsilon,
-        ) -> list[int]:
-            best = chosen(values, states, allowed)
-            return [
-                int(rng.choice(np.flatnonzero(a))) if rng.random() < epsilon else b
-                for a, b in zip(allowed, best, strict=True)
-            ]
-
-        total = [0.0] * len(few)
-
-        def hear(i: int, step: Step, total: list[float] = total) -> None:
-            total[i] += step.reward
-            learning.see(step)
-
-        _walked(engine, few, choose, piece_tokens, max_steps, toll, hear)
-        returns += total
-        done += len(few)
-        for _ in range(16):
-            learning.learn()
-    tenth = max(1, len(returns) // 10)
-    ends = (float(np.mean(returns[:tenth])), float(np.mean(returns[-tenth:]))) if returns else (0.0, 0.0)
-    return Navigator(values=values, weights=sum(p.numel() for p in values.parameters()), returns=ends)
+    returns = explored(
+        engine,
+        pairs,
+        values,
+        lambda asks, choose, hear: _walked(engine, asks, choose, piece_tokens, max_steps, toll, hear),
+        episodes=episodes if navigator == "learned" else 0,
+        gamma=gamma,
+        floor=0.05,
+        seed=seed,
+    )
+    return Navigator(values=values, weights=sum(p.numel() for p in values.parameters()), returns=returns)

@@ -31,6 +31,7 @@ from torch.nn.functional import kl_div, log_softmax, smooth_l1_loss
 
 from synth.types import Sampling, seed_for
 from training.decode import Account, Ask, Decoded, Engine, Example
+from training.decode._networks import seeded
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 from training.rollout.ending import Ending
@@ -43,8 +44,7 @@ class Draft(nn.Module):
 
     def __init__(self, width: int, seed: int) -> None:
         super().__init__()
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
+        with seeded(seed):
             self.net = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
 
     def forward(self, feature: Tensor, embedded: Tensor) -> Tensor:
@@ -76,16 +76,23 @@ def speculate(
 ) -> list[Decoded]:
     if depth < 1:
         raise ValueError(f"depth is {depth}: it is how many tokens are drafted in a row, 1 or more")
-    if fitted.head.shape != engine.read_out()[1].shape:
+    sampling = drafting(engine, fitted.head, temperature, "speculate")
+    deep = depth if not c_peak else max(0, min(depth, c_peak // max(1, len(asks)) - 1))
+    engine.sampler.sync()
+    return [_answered(engine, ask, fitted, deep, sampling) for ask in asks]
+
+
+def drafting(engine: Engine, head: Tensor, temperature: float | None, name: str) -> Sampling:
+    """How tokens are drawn where a drafter that read this head helps. Raises ValueError if it is not the model's, and for
+    one of some choices; name: the decoder's."""
+    if head.shape != engine.read_out()[1].shape:
         raise ValueError(
             "the drafter was made with another model, of another tokenizer or width: make it anew with this one"
         )
     sampling = engine.sampling if temperature is None else replace(engine.sampling, temperature=temperature)
     if sampling.choices:
-        raise ValueError("speculate draws tokens and not one of some choices: take the decoder sample")
-    deep = depth if not c_peak else max(0, min(depth, c_peak // max(1, len(asks)) - 1))
-    engine.sampler.sync()
-    return [_answered(engine, ask, fitted, deep, sampling) for ask in asks]
+        raise ValueError(f"{name} draws tokens and not one of some choices: take the decoder sample")
+    return sampling
 
 
 @torch.inference_mode()

@@ -250,7 +250,7 @@ def load_model(
         _check_memory(folder, dtype, device)
     tokenizer = load_tokenizer(path)
     with _loading(path):
-        vision = _picture_tokens(path) > 0
+        vision = getattr(tokenizer, "picture_tokens", 0) > 0
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(
             *_source(path),
