@@ -148,7 +148,7 @@ def project(root: Path, whole: bool = False) -> Path:
         stages[stage] = {"cmd": f"python -P play.py {stage}", "deps": reads, "outs": [out]}
     (root / "dvc.yaml").write_text(yaml.safe_dump({"stages": stages}, sort_keys=False))
     (root / ".gitignore").write_text(
-        "/artifacts\n/reports\n/.espalier\n/.made\n/mlflow.db\n/mlartifacts\n__pycache__\n"
+        "/artifacts\n/reports\n/.espalier\n/.made\n/mlflow.db*\n/mlartifacts\n__pycache__\n"
     )
     for name in (".dvcignore", ".dvc/config", ".dvc/.gitignore"):
         (root / name).parent.mkdir(exist_ok=True)
