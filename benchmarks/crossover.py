@@ -44,7 +44,10 @@ ROWS, LENGTH = 4, 128
 PROMPTS, PROMPT, SAMPLES, NEW = 8, 64, 4, 16
 STEPS = {"0.5M": 6, "4M": 4, "30M": 3}  # counted steps; of larger ones 2, of the largest 1
 OURS = ("here", "here, bfloat16", "here, torch alone")
-PROVIDERS = {"sft": (*OURS, "trl"), "sampling": (*OURS, "transformers", "transformers, bfloat16", "vllm")}
+PROVIDERS = {
+    "sft": (*OURS, "trl"),
+    "sampling": (*OURS, "transformers", "transformers, bfloat16", "vllm", "vllm, bfloat16"),
+}
 
 
 def make(folder: str, size: str) -> int:

@@ -20,6 +20,10 @@ the process held just before the first step), peers TRL's trainers. GRPO: 4 prom
 reward is the share of sampled ids in the lower half of the vocabulary; `reward` is its mean over the last fifth of the
 steps (five at least), which must agree for the speed to mean anything.
 
+Cases `SmolLM2-135M`: the same three kinds of step on a pretrained model (`make smollm`), one thread, CPU seconds, since
+other work on the machine takes the clock's: SFT on 8 rows of 128 tokens, DPO on 4 pairs of such rows, GRPO with 4
+prompts x 8 samples x 64 new tokens. `here, bfloat16` is ours with `dtype: bfloat16`.
+
 Every measurement is a process of its own; the providers of a case take turns (A B C A B C ...), because the machine's
 speed drifts. The value is the median of the turns' medians, low and high the least and greatest of them. A case of
 151,936 ids takes one turn: a step takes seconds there; --turns 3 gives every case three. Nothing is written to disk by
@@ -39,6 +43,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.learner_heads import LARGE, ON_GPU, head, pairs, peak
@@ -65,10 +71,13 @@ PROVIDERS = {
     ),
     "dpo head": ("here", "naive", "liger dpo"),
     "step": ("here", "trl"),
+    "pretrained step": ("here", "here, bfloat16", "trl"),
 }
 BONUS = 0.01  # of the entropy, on a GPU
 VOCABULARIES = {"512 ids": (512, 64), "151936 ids": (151936, 32)}  # name -> vocabulary, hidden size
 CUDA_VOCABULARIES = {"151936 ids, bf16, on a GPU": (151936, 1024)}
+PRETRAINED, FROM_FILE = "SmolLM2-135M", 0  # its name, and the hidden size that stands for "as in its file"
+SIZES = {**VOCABULARIES, **CUDA_VOCABULARIES, PRETRAINED: (49152, FROM_FILE)}
 SHAPES = {
     "sft, equal lengths": "equal",
     "sft, ragged lengths": "ragged",
@@ -92,14 +101,49 @@ def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) ->
     """Seconds of each step, and the reward curve of GRPO."""
     import torch
 
-    torch.set_num_threads(2)
+    pretrained = hidden == FROM_FILE
+    torch.set_num_threads(1 if pretrained else 2)
     torch.manual_seed(0)
+    name, _, dtype = provider.partition(", ")
+    device, usual = placed(hidden)
     with tempfile.TemporaryDirectory() as folder:
-        prompts, answers, tokenizer = make(folder, vocabulary, hidden, SHAPES[case])
-        kind = case.split(",")[0]
-        return {"here": ours, "trl": theirs}[provider](
-            kind, folder, prompts, answers, tokenizer, steps, *placed(hidden)
+        prompts, answers, tokenizer = (
+            make_pretrained(folder) if pretrained else make(folder, vocabulary, hidden, SHAPES[case])
         )
+        # a rate of a model from scratch would ruin a pretrained one within the first step
+        how = How(steps, device, dtype or usual, *((1e-6, 64, time.process_time) if pretrained else ()))
+        return {"here": ours, "trl": theirs}[name](case.split(",")[0], folder, prompts, answers, tokenizer, how)
+
+
+@dataclass(frozen=True)
+class How:
+    """What both sides train with. new: most tokens of a sample; now: the clock."""
+
+    steps: int
+    device: str
+    dtype: str
+    lr: float = 1e-3
+    new: int = 16
+    now: Callable[[], float] = time.perf_counter
+
+
+def make_pretrained(folder: str):
+    """The pretrained model in `folder` as transformers reads it, 64 prompts and two answers to each; a prompt with an
+    answer has 128 tokens in its template."""
+    import random
+
+    from benchmarks.real import smollm2
+    from training.model.model import load_model
+
+    model, tokenizer = load_model(smollm2())
+    model.config._attn_implementation = "sdpa"
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    rng = random.Random(0)
+    words = "house tree water light stone paper green table river bread small large white black round early".split()
+    say = lambda n: " ".join(rng.choice(words) for _ in range(n))  # noqa: E731
+    fixed = len(tokenizer.apply_chat_template(chat(say(8), say(8)), return_dict=False)) - 8
+    return [say(8) for _ in range(64)], [(say(128 - fixed), say(128 - fixed)) for _ in range(64)], tokenizer
 
 
 def make(folder: str, vocabulary: int, hidden: int, lengths: str):
@@ -143,7 +187,7 @@ def chat(prompt: str, answer: str = "") -> list[dict]:
     return [{"role": "user", "content": prompt}, *([{"role": "assistant", "content": answer}] if answer else [])]
 
 
-def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device: str, dtype: str) -> dict:
+def ours(kind: str, folder: str, prompts, answers, tokenizer, how: How) -> dict:
     import copy
 
     from synth.types import Message, Problem, Sampling, Scored
@@ -163,9 +207,10 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
 
-    model, tok = load_model(folder, dtype=dtype, device=device)
+    steps = how.steps
+    model, tok = load_model(folder, dtype=how.dtype, device=how.device)
     renderer = Renderer(tok)
-    learner = Learner(model, Optim(lr=1e-3, warmup=0, steps=steps, decay="constant"))
+    learner = Learner(model, Optim(lr=how.lr, warmup=0, steps=steps, decay="constant"))
     half = model.config.vocab_size // 2
 
     def row(prompt: str, answer: str, group: int = 0, everything: bool = False) -> Row:
@@ -234,7 +279,7 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
                 sampler=TorchSampler(model, renderer.end_id),
                 renderer=renderer,
                 envs={"asked": Asked()},
-                sampling=Sampling(temperature=1.0, max_tokens=16),
+                sampling=Sampling(temperature=1.0, max_tokens=how.new),
             ),
             advantage=grpo,
             curriculum=uniform,
@@ -245,17 +290,17 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device
         current = Round(
             name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience
         )
-    before = peak(reset=True, cuda=device == "cuda")
-    seconds, parts, began = [], [], time.perf_counter()
+    before = peak(reset=True, cuda=how.device == "cuda")
+    seconds, parts, began = [], [], how.now()
     for _, _, metrics in run([current], {"policy": learner}):
-        seconds.append(time.perf_counter() - began)
-        began = time.perf_counter()
+        seconds.append(how.now() - began)
+        began = how.now()
         parts.append({k: metrics[k] for k in ("rollout_seconds", "learn_seconds") if k in metrics})
-    out = {"seconds": seconds, **memory(before, device), "parts": _medians(parts)}
+    out = {"seconds": seconds, **memory(before, how.device), "parts": _medians(parts)}
     return out | ({"reward": means} if kind == "grpo" else {})
 
 
-def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, device: str, dtype: str) -> dict:
+def theirs(kind: str, folder: str, prompts, answers, tokenizer, how: How) -> dict:
     import logging
     import warnings
 
@@ -265,18 +310,17 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, TrainerCallback
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    steps, device = how.steps, how.device
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=how.dtype)
     half = model.config.vocab_size // 2
     seconds: list[float] = []
 
     class Clock(TrainerCallback):
         def on_step_begin(self, *_, **__):
-            self.began = (
-                getattr(self, "ended", None) or time.perf_counter()
-            )  # the time between steps (batches, logs) is the step's
+            self.began = getattr(self, "ended", None) or how.now()  # time between steps (batches, logs) is the step's
 
         def on_step_end(self, *_, **__):
-            self.ended = time.perf_counter()
+            self.ended = how.now()
             seconds.append(self.ended - self.began)
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -290,7 +334,7 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
             disable_tqdm=True,
             save_strategy="no",
             max_steps=steps,
-            learning_rate=1e-3,
+            learning_rate=how.lr,
             lr_scheduler_type="constant",
             weight_decay=0.01,
             seed=0,
@@ -330,7 +374,7 @@ def theirs(kind: str, folder: str, prompts, answers, tokenizer, steps: int, devi
             args = GRPOConfig(
                 per_device_train_batch_size=32,
                 num_generations=8,
-                max_completion_length=16,
+                max_completion_length=how.new,
                 temperature=1.0,
                 beta=0.0,
                 **common,
@@ -379,7 +423,8 @@ def result(case: str, metric: str, unit: str, better: str, of: dict[str, list[fl
     """`of`: provider -> the median of each turn."""
     mid = {p: round(statistics.median(x), digits) for p, x in of.items()}
     peers = {p: x for p, x in mid.items() if p != "here"}
-    best = (max if better == "higher" else min)(peers.values()) if peers else None
+    others = [x for p, x in peers.items() if not p.startswith("here")]
+    best = (max if better == "higher" else min)(others) if others else None
     ratio = (
         None
         if not best or not mid["here"]
@@ -461,14 +506,23 @@ def measured_head(kind: str, case: str, shape: tuple[int, int, int], n_turns: in
 
 def measured_step(shape: str, name: str, n_turns: int) -> list[dict]:
     """The results of a case of the whole step."""
-    case, (vocabulary, hidden) = f"{shape}, {name}", {**VOCABULARIES, **CUDA_VOCABULARIES}[name]
-    slow = vocabulary > LARGE and name in VOCABULARIES
+    case, (vocabulary, hidden) = f"{shape}, {name}", SIZES[name]
+    pretrained = name == PRETRAINED
+    slow = pretrained or vocabulary > LARGE and name in VOCABULARIES
     steps, skip = (5, 1) if slow else (60 if shape == "grpo" else 40, 5)
     measured = turns(
-        case, PROVIDERS["step"], n_turns, lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(steps))
+        case,
+        PROVIDERS["pretrained step" if pretrained else "step"],
+        n_turns,
+        lambda p: ("step", p, shape, str(vocabulary), str(hidden), str(3 if pretrained else steps)),
     )
-    rate = {p: [1 / statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in measured.items()}
-    out = [result(case, "steps_per_second", "steps/s", "higher", rate)]
+    taken = {p: [statistics.median(x["seconds"][skip:]) for x in xs] for p, xs in measured.items()}
+    rate = {p: [1 / s for s in xs] for p, xs in taken.items()}
+    out = (
+        [result(case, "step", "CPU s", "lower", taken, 2)]
+        if pretrained
+        else [result(case, "steps_per_second", "steps/s", "higher", rate)]
+    )
     for metric in ("peak_mb", "steps_mb"):
         out.append(result(case, metric, "MB", "lower", {p: [x[metric] for x in xs] for p, xs in measured.items()}, 0))
     if shape == "grpo":
@@ -503,13 +557,15 @@ def main() -> None:
             case = f"{kind}{name.removeprefix('head')}"
             if args.only in case:
                 cases += measured_head(kind, case, shape, n_turns(shape[2]))
-    for name, (vocabulary, _) in {**VOCABULARIES, **(CUDA_VOCABULARIES if torch.cuda.is_available() else {})}.items():
+    for name, (vocabulary, _) in SIZES.items():
+        if name in CUDA_VOCABULARIES and not torch.cuda.is_available():
+            continue
         for shape in SHAPES:
-            if args.only in f"{shape}, {name}":
+            if args.only in f"{shape}, {name}" and not (name == PRETRAINED and "ragged" in shape):
                 cases += measured_step(shape, name, n_turns(vocabulary))
     if not cases:
         raise SystemExit(
-            f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in VOCABULARIES for s in SHAPES)])}"
+            f"no case's name holds {args.only!r}: {', '.join([*HEADS, *(f'{s}, {n}' for n in (*VOCABULARIES, PRETRAINED) for s in SHAPES)])}"
         )
     path = args.results / "learner.json"
     if args.only and path.exists():  # the other cases stay as they were measured

@@ -216,8 +216,10 @@ def _side_by_side(
         def cost(name: str) -> together.Cost:
             planned = plans.get(name, {})
             on_device = str(planned.get("params", {}).get("device", "cpu")).startswith("cuda")
-            learners = plans.get("_run", {}).get("place", {}).get(name, {}).get("learners", 1)
-            return together.Cost(cores=planned.get("threads", 1), devices=learners if on_device else 0)
+            place = plans.get("_run", {}).get("place", {}).get(name, {})
+            samplers = place.get("samplers", 1)
+            devices = place.get("learners", 1) + (samplers if samplers > 1 else 0)
+            return together.Cost(cores=planned.get("threads", 1), devices=devices if on_device else 0)
 
         def bring(name: str, devices: list[int], stopped: Callable[[], bool]) -> bool:
             if name not in moved and not order[name] & ran:

@@ -1,18 +1,26 @@
-"""Which engine samples: torch in this process, vLLM in this process, or a vLLM server of this machine (`engine` of the
-stages that sample)."""
+"""Which engine samples: torch in this process, vLLM in this process, or vLLM servers of this machine, which run already
+or are started here (`engine` and `samplers` of the stages that sample)."""
 
 from __future__ import annotations
 
+import atexit
 import os
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError, nearest
+from tasks.runtime import process
 from training.rollout.play import Sampler
 from training.rollout.torch_sampler import TorchSampler
 
 ENGINES = ("torch", "vllm")
+START = 600.0  # seconds that a server has to load its model
 
 
 def sampler(
@@ -26,6 +34,8 @@ def sampler(
     dtype: str,
     memory: float,
     rank: int = 0,
+    samplers: int = 1,
+    devices: tuple[int, ...] = (),
 ) -> Sampler:
     """A sampler of `model`.
 
@@ -34,8 +44,11 @@ def sampler(
     max_length  tokens of a conversation        memory   GiB for keys and values        dtype   of the engine's weights
     rank        of the model's adapters, where its other weights are those of the folder: adapters alone are then pushed to
                 vLLM in this process
+    samplers    servers of `vllm` to start on this machine; 1: in this process
+    devices     the CUDA device of each of them; empty: on the CPU
 
-    Raises UserError for an engine that is unknown or not installed.
+    Raises UserError for an engine that is unknown or not installed, and for a server that does not start, does not
+    answer, or runs another model.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)
@@ -48,7 +61,10 @@ def sampler(
     from training.rollout.vllm_engine import ENVIRONMENT, InProcess, Server, settings
 
     if remote:
-        return EngineSampler(model, end_id, Server(engine.removesuffix("/").removesuffix("/v1"), work))
+        urls = [u.strip().removesuffix("/").removesuffix("/v1") for u in engine.split(",")]
+        if len(set(urls)) < len(urls):
+            raise UserError(f"the engine {engine} names a server twice: name each once")
+        return EngineSampler(model, end_id, _together([Server(u, work) for u in urls], model, dtype, max_length))
     if find_spec("vllm") is None:
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
@@ -56,5 +72,71 @@ def sampler(
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    options = settings(max_length=max_length, dtype=dtype, memory=memory, rank=rank)
+    options = settings(max_length=max_length, dtype=dtype, memory=memory, rank=0 if samplers > 1 else rank)
+    if samplers > 1:
+        servers = started(folder, samplers, options, work, devices)
+        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length))
     return EngineSampler(model, end_id, InProcess(folder, options))
+
+
+def devices_for(samplers: int, device: str, learners: int) -> tuple[int, ...]:
+    """The CUDA devices of servers that a stage starts: those after its learners'. None on the CPU, and none for the
+    engine of this process. Raises UserError if the machine has too few."""
+    if samplers == 1 or not device.startswith("cuda"):
+        return ()
+    import torch
+
+    if (here := torch.cuda.device_count()) < learners + samplers:
+        raise UserError(
+            f"rl: {learners} learners and {samplers} samplers take {learners + samplers} devices, and this machine has "
+            f"{here}: lower learners or samplers"
+        )
+    return tuple(range(learners, learners + samplers))
+
+
+def _together(servers: list[Any], model: Any, dtype: str, max_length: int) -> Any:
+    """One engine of servers that all run what is wanted. Raises UserError for one that does not."""
+    from training.rollout.engine import EngineLost
+    from training.rollout.servers import Servers, agree
+
+    shape = model.config.get_text_config()
+    wanted = {k: getattr(shape, k) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    try:
+        agree(servers, {"dtype": dtype, **wanted}, max_length)
+    except (EngineLost, ValueError) as e:
+        raise UserError(f"rl.engine: {e}") from e
+    return servers[0] if len(servers) == 1 else Servers(servers)
+
+
+def started(folder: Path, n: int, options: Mapping[str, Any], work: Path, devices: tuple[int, ...] = ()) -> list[Any]:
+    """Starts `n` vLLM servers of a model's folder on free ports of this machine, and waits until all answer. They end
+    with this process. Their logs are work/server-K.log. Raises UserError if one does not start."""
+    from training.rollout.vllm_engine import SERVED, Server, command
+
+    work.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:  # all ports are held until all are known, so that no two are the same
+        ports = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for port in ports:
+            port.bind(("127.0.0.1", 0))
+        numbers = [port.getsockname()[1] for port in ports]
+    servers, children = [], []
+    for k, number in enumerate(numbers):
+        own = {"CUDA_VISIBLE_DEVICES": str(devices[k])} if devices else {}
+        start = process.ending_with_us(*command(folder, number, options)[2:])
+        with (work / f"server-{k}.log").open("wb") as log:
+            child = subprocess.Popen(
+                start, env={**os.environ, **SERVED, **own}, stdout=log, stderr=log, start_new_session=True
+            )
+        atexit.register(process.end_group, child.pid)
+        children.append(child)
+        servers.append(Server(f"http://127.0.0.1:{number}", work))
+    until = time.monotonic() + START
+    for k, (server, child) in enumerate(zip(servers, children, strict=True)):
+        while not server.answers():
+            if child.poll() is not None or time.monotonic() > until:
+                lines = (work / f"server-{k}.log").read_text(errors="replace").strip().splitlines() or ["nothing"]
+                raise UserError(
+                    f"a vLLM server did not start; the last that it said: {lines[-1]} ({work}/server-{k}.log)"
+                )
+            time.sleep(0.2)
+    return servers

@@ -19,7 +19,7 @@ ROWS = {
 
 def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
     """Stage -> its knobs of place, for stages that run in more than one part. Raises UserError if a step has fewer rows
-    than learners."""
+    than learners, and for samplers that the engine does not allow."""
     out: dict[str, dict[str, int]] = {}
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}
@@ -28,6 +28,11 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
             raise UserError(
                 f"{s.name}.learners is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[s.name])}): "
                 f"each learner needs one; set at most {rows}, or raise {ROWS[s.name][0]}"
+            )
+        if values.get("samplers", 1) > 1 and (engine := s.value("engine.name")) != "vllm":
+            raise UserError(
+                f"{s.name}.samplers is {values['samplers']}, and {s.name}.engine.name is {engine}: several samplers are "
+                f"vLLM servers; set {s.name}.engine.name to vllm, or leave samplers out"
             )
         check_shards(s.name, learners, values.get("shards", 1))
         if any(v > 1 for v in values.values()):

@@ -107,7 +107,8 @@ class Engine:
     """The engine that samples, and how much it does at a time.
 
     Args:
-        name: torch, vllm (in this process), or the URL of a vLLM server on this machine (docs/engines.md)
+        name: torch, vllm (in this process, or in `samplers` servers), or the URLs of vLLM servers on this machine,
+            separated by commas (docs/engines.md)
         memory: GiB for keys and values of the engine
         concurrent_batches: batches of conversations that are in flight at a time, for tools that take their time
         tool_calls: environments of a batch that are at work at a time

@@ -72,6 +72,7 @@ def rl(
     device: str = "cpu",
     learners: Place() = 1,
     shards: Place() = 1,
+    samplers: Place() = 1,
     steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
@@ -124,6 +125,8 @@ def rl(
             with its own device; the first one samples
         shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
             than all); 1: each learner holds a full copy
+        samplers: vLLM servers that the stage starts on this machine to share the rollouts, on CUDA each with a device of
+            its own; needs engine.name vllm, which with 1 runs in this process (docs/engines.md)
         steps: number of steps; each samples rollouts and learns from them
         prompts_per_step: number of training questions of a step
         samples_per_prompt: number of rollouts of each question (the group size)
@@ -301,6 +304,8 @@ def rl(
             dtype=dtype,
             memory=engine.memory,
             rank=0 if lora.get("base") else lora.get("rank", 0),
+            samplers=samplers,
+            devices=engines.devices_for(samplers, device, learners),
         ),
         renderer=renderer,
         envs=hosts,

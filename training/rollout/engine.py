@@ -56,10 +56,16 @@ class Engine(Protocol):
         """The version of the engine's weights, as it reports; None during an update. Raises EngineLost."""
 
     def complete(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        sampling: Sampling,
+        end_id: int,
+        conversations: Sequence[int],
     ) -> list[Completion | None]:
-        """One completion per prompt, None for each that was lost. Raises EngineLost if all were lost, and ValueError
-        for sampling settings that the engine does not support."""
+        """One completion per prompt, None for each that was lost. `conversations` names the conversation of each
+        prompt, so that one of several servers can get all its turns. Raises EngineLost if all were lost, and
+        ValueError for sampling settings that the engine does not support."""
         ...
 
     def revive(self) -> None:
@@ -95,7 +101,11 @@ class EngineSampler:
         return EngineSession(self, prompts, seeds)
 
     def complete(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        sampling: Sampling,
+        conversations: Sequence[int],
     ) -> list[Completion | None]:
         """One completion per prompt with the weights of `version`; None if it was lost twice. If the engine is
         elsewhere, several threads may call this. Raises WrongVersion."""
@@ -114,7 +124,11 @@ class EngineSampler:
                         self.held = self.version
                     self._agrees()
                 samples = self.engine.complete(
-                    [prompts[i] for i in waiting], [seeds[i] for i in waiting], sampling, self.end_id
+                    [prompts[i] for i in waiting],
+                    [seeds[i] for i in waiting],
+                    sampling,
+                    self.end_id,
+                    [conversations[i] for i in waiting],
                 )
                 with self._one:  # not while another thread pushes the weights to a revived engine
                     self._agrees()
@@ -176,7 +190,9 @@ class EngineSession:
             )
         seeds = [seed_for(self.seeds[r], int(self.turns[r])) for r in self.rows]
         self.turns[self.rows] += 1
-        samples = self.sampler.complete([self.said[r] for r in self.rows], seeds, sampling)
+        samples = self.sampler.complete(
+            [self.said[r] for r in self.rows], seeds, sampling, [self.seeds[r] for r in self.rows]
+        )
         out = []
         for r, one in zip(self.rows, samples, strict=True):
             if one is not None and ending is not None:

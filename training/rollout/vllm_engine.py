@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import shutil
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ from torch import nn
 
 from synth.types import Sampling
 from training.model.lora import folded, save_adapters
-from training.rollout.engine import Completion, EngineLost
+from training.rollout.engine import Completion, EngineLost, WrongVersion
 
 WORKER = "training.rollout.vllm_worker.Versioned"
 ENVIRONMENT = {
@@ -145,7 +146,12 @@ class InProcess:
             return self.llm.collective_rpc("espalier_version")[0]
 
     def complete(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        sampling: Sampling,
+        end_id: int,
+        conversations: Sequence[int],
     ) -> list[Completion | None]:
         from vllm import SamplingParams
 
@@ -238,7 +244,28 @@ def _completion(
     return Completion(ids=np.asarray(ids, dtype=np.int64), logp=np.asarray(logp, dtype=np.float32), stop=stop)
 
 
-@dataclass
+@contextlib.contextmanager
+def laid(place: Path, model: nn.Module, version: int) -> Iterator[Path]:
+    """The weights of `model` as a folder under `place`, for servers to read; it is deleted afterwards.
+
+    Every weight is there by its own name, tied ones too: if the head is not in the file, vLLM's CPU build keeps the
+    packed copy of the old weights."""
+    folder = place / f"{version}"
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()}
+    save_file(weights, folder / "model.safetensors")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run_number() -> int:
+    """A number of this run, of 31 bits, in the upper half of the version that a server is given."""
+    return secrets.randbits(31) << 32
+
+
+@dataclass(eq=False)
 class Server:
     """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that
     vLLM would not give.
@@ -247,6 +274,7 @@ class Server:
     weights  a folder that the server can read too, in which weights are put for it
     workers  concurrent requests
     patience seconds to wait for a lost server
+    run      what tells the versions of this run from those of another that uses the same server
     """
 
     elsewhere: ClassVar[bool] = True
@@ -256,51 +284,81 @@ class Server:
     workers: int = 64
     timeout: float = 600.0
     patience: float = 120.0
+    run: int = field(default_factory=_run_number)
     name: str = field(default="", init=False)
 
     def load(self, model: nn.Module, version: int) -> None:
-        folder = self.weights / f"{version}"
-        folder.mkdir(parents=True, exist_ok=True)
-        # Every weight by its own name, tied ones too: if the head is not in the file, vLLM's CPU build keeps the packed
-        # copy of the old weights.
-        weights = {
-            name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()
-        }
-        save_file(weights, folder / "model.safetensors")
-        try:
-            self._rpc("espalier_load", {"version": version, "folder": str(folder)})
-            self._post("/reset_prefix_cache", {})
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with laid(self.weights, model, version) as folder:
+            self.read(folder, version)
+
+    def read(self, folder: Path, version: int) -> None:
+        """Have the server read the weights in `folder`."""
+        self._rpc("espalier_load", {"version": self.run + version, "folder": str(folder)})
+        self._post("/reset_prefix_cache", {})
 
     def version(self) -> int | None:
+        """Raises WrongVersion if another run has given the server its weights."""
         reply = self._rpc("espalier_version", {})  # numbers come as texts
-        return None if reply is None else int(reply)
+        if reply is None:
+            return None
+        version = int(reply) - self.run
+        if not 0 <= version < 1 << 32:
+            raise WrongVersion(
+                f"the server {self.url} has weights of another run, which was started later or had it before: give "
+                "each run a server of its own"
+            )
+        return version
+
+    def about(self) -> dict[str, Any]:
+        """What the server says of itself: its `model` (a name), the `version` of vLLM, and the `dtype`, `vocab_size`,
+        `hidden_size`, `num_hidden_layers` and `max_model_len` of its model."""
+        model = self._ask("/v1/models")["data"][0]["id"]
+        return {"model": model, "version": self._ask("/version")["version"], **self._rpc("espalier_about", {})}
 
     def complete(
-        self, prompts: Sequence[Sequence[int]], seeds: Sequence[int], sampling: Sampling, end_id: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        seeds: Sequence[int],
+        sampling: Sampling,
+        end_id: int,
+        conversations: Sequence[int],
     ) -> list[Completion | None]:
-        if not self.name:
-            self.name = self._ask("/v1/models")["data"][0]["id"]
-
         def one(prompt: Sequence[int], seed: int) -> Completion | None:
             try:
-                body = {
-                    "model": self.name,
-                    "prompt": list(prompt),
-                    "return_token_ids": True,
-                    **request(sampling, seed, end_id),
-                }
-                choice = self._post("/v1/completions", body)["choices"][0]
+                return self.completion(prompt, seed, sampling, end_id)
             except EngineLost as e:
                 print(f"warning: {e}", file=sys.stderr)
                 return None
-            return _completion(
-                choice["token_ids"], choice["logprobs"]["token_logprobs"], choice["finish_reason"], sampling, end_id
-            )
 
+        self._named()
         with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:
             return list(pool.map(one, prompts, seeds))
+
+    def completion(self, prompt: Sequence[int], seed: int, sampling: Sampling, end_id: int) -> Completion | None:
+        """The completion of one prompt; None if the server gave it up. Raises EngineLost."""
+        body = {
+            "model": self._named(),
+            "prompt": list(prompt),
+            "return_token_ids": True,
+            **request(sampling, seed, end_id),
+        }
+        choice = self._post("/v1/completions", body)["choices"][0]
+        return _completion(
+            choice["token_ids"], choice["logprobs"]["token_logprobs"], choice["finish_reason"], sampling, end_id
+        )
+
+    def answers(self) -> bool:
+        """Whether it is there."""
+        try:
+            self._ask("/health")
+        except EngineLost:
+            return False
+        return True
+
+    def _named(self) -> str:
+        if not self.name:
+            self.name = self._ask("/v1/models")["data"][0]["id"]
+        return self.name
 
     def revive(self) -> None:
         until = time.monotonic() + self.patience

@@ -15,7 +15,8 @@ from typing import Any
 class Versioned:
     """version: that of the weights; None during an update and after a failed one."""
 
-    reload_weights: Any  # vLLM's own
+    reload_weights: Any  # vLLM's own, as the next
+    model_config: Any
     espalier_held: int | None = None
 
     def espalier_load(self, version: int, folder: str = "", weights: Iterable[tuple[str, Any]] = ()) -> int:
@@ -36,3 +37,10 @@ class Versioned:
 
     def espalier_version(self) -> int | None:
         return self.espalier_held
+
+    def espalier_about(self) -> dict[str, Any]:
+        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants."""
+        shape = self.model_config.hf_text_config
+        sizes = {k: int(getattr(shape, k)) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
+        dtype = str(self.model_config.dtype).removeprefix("torch.")
+        return {"dtype": dtype, "max_model_len": int(self.model_config.max_model_len), **sizes}

@@ -291,7 +291,7 @@ class Engine:
     def version(self):
         return self.held
 
-    def complete(self, prompts, seeds, sampling, end_id):
+    def complete(self, prompts, seeds, sampling, end_id, conversations):
         self.asked += [tuple(p) for p in prompts]
         ids = [np.array([20 + len(p) % 50, self.end]) for p in prompts]
         return [Completion(ids=i, logp=np.array([-1.0, -0.5], dtype=np.float32), stop="end") for i in ids]
@@ -926,11 +926,11 @@ class Elsewhere(Engine):
         self.met = threading.Barrier(3)
         self.first_three = threading.Semaphore(3)
 
-    def complete(self, prompts, seeds, sampling, end_id):
+    def complete(self, prompts, seeds, sampling, end_id, conversations):
         # Counted as they arrive: the first agent's second request may come before the others' first are answered.
         if self.first_three.acquire(blocking=False):
             self.met.wait(300)  # three requests are there at once, or this raises
-        return super().complete(prompts, seeds, sampling, end_id)
+        return super().complete(prompts, seeds, sampling, end_id, conversations)
 
 
 def test_an_engine_that_batches_by_itself_is_asked_at_once(agent):

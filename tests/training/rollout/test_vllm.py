@@ -60,7 +60,7 @@ class Fake:
     def version(self):
         return self.held
 
-    def complete(self, prompts, seeds, sampling, end_id):
+    def complete(self, prompts, seeds, sampling, end_id, conversations):
         if self.dead:
             self.dead -= 1
             raise EngineLost("the engine is gone")
