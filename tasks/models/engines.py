@@ -74,7 +74,7 @@ def sampler(
         os.environ.setdefault(name, value)
     options = settings(max_length=max_length, dtype=dtype, memory=memory, rank=0 if samplers > 1 else rank)
     if samplers > 1:
-        servers = started(folder, samplers, options, work, devices)
+        servers = [server for server, _ in started(folder, samplers, options, work, devices)]
         return EngineSampler(model, end_id, _together(servers, model, dtype, max_length))
     return EngineSampler(model, end_id, InProcess(folder, options))
 
@@ -108,9 +108,11 @@ def _together(servers: list[Any], model: Any, dtype: str, max_length: int) -> An
     return servers[0] if len(servers) == 1 else Servers(servers)
 
 
-def started(folder: Path, n: int, options: Mapping[str, Any], work: Path, devices: tuple[int, ...] = ()) -> list[Any]:
-    """Starts `n` vLLM servers of a model's folder on free ports of this machine, and waits until all answer. They end
-    with this process. Their logs are work/server-K.log. Raises UserError if one does not start."""
+def started(
+    folder: Path, n: int, options: Mapping[str, Any], work: Path, devices: tuple[int, ...] = ()
+) -> list[tuple[Any, subprocess.Popen[bytes]]]:
+    """Starts `n` vLLM servers of a model's folder on free ports of this machine, and waits until all answer. Returns
+    each with its process, which leads a group of its own and ends with this process. Their logs are work/server-K.log. Raises UserError if one does not start."""
     from training.rollout.vllm_engine import SERVED, Server, command
 
     work.mkdir(parents=True, exist_ok=True)
@@ -139,4 +141,4 @@ def started(folder: Path, n: int, options: Mapping[str, Any], work: Path, device
                     f"a vLLM server did not start; the last that it said: {lines[-1]} ({work}/server-{k}.log)"
                 )
             time.sleep(0.2)
-    return servers
+    return list(zip(servers, children, strict=True))

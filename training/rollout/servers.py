@@ -149,7 +149,7 @@ class Servers:
     def _probe(self) -> None:
         live = list(self._live)
         greedy = Sampling(temperature=0.0, max_tokens=1)
-        found = self._each(lambda s: s.completion(PROBE, 0, greedy, -1), live)
+        found = self._each(lambda s: s.completion(PROBE, 0, greedy, PROBE[0]), live)
         logps = {s.url: float(c.logp[0]) for s, c in zip(live, found, strict=True) if c is not None}
         if logps and max(logps.values()) - min(logps.values()) > APART:
             said = ", ".join(f"{url}: {logp:.4f}" for url, logp in logps.items())
