@@ -14,6 +14,9 @@ BROWSER = next(
 )
 
 
+PATIENCE = 300  # seconds: a bound on waiting that only a failure reaches
+
+
 class Leaving(AssertionError):
     """The page went elsewhere while it was asked."""
 
@@ -37,12 +40,12 @@ class Page:
         """The value of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
-    def open(self, url, *, until, seconds=60):
+    def open(self, url, *, until, seconds=PATIENCE):
         """Go to the page and wait until the expression `until` is true there."""
         self.call("Page.navigate", url=url)
         self.wait(until, seconds)
 
-    def wait(self, until, seconds=60):
+    def wait(self, until, seconds=PATIENCE):
         for _ in range(seconds * 5):
             with contextlib.suppress(Leaving):  # a page that is just leaving shows nothing yet: the next one is asked
                 if self.run(f"!!({until})"):
@@ -85,18 +88,22 @@ def page(folder, width=1400, height=900):
         stderr=subprocess.DEVNULL,
     )
     try:
-        active = folder / "profile" / "DevToolsActivePort"
-        for _ in range(3000):
-            if active.exists() and len(active.read_text().splitlines()) == 2:
-                break
-            time.sleep(0.1)
-        port = active.read_text().splitlines()[0]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=300) as answer:
-            target = next(t for t in json.load(answer) if t["type"] == "page")
-        with connect(target["webSocketDebuggerUrl"], max_size=None) as socket:
+        with connect(_first_page(folder / "profile" / "DevToolsActivePort"), max_size=None) as socket:
             shown = Page(socket)
             shown.size(width, height)
             yield shown
     finally:
         child.terminate()
         child.wait(300)
+
+
+def _first_page(active):
+    """The address of a browser's first page, once it has one: the browser writes its port first."""
+    for _ in range(PATIENCE * 10):
+        if active.exists() and len(lines := active.read_text().splitlines()) == 2:
+            with urllib.request.urlopen(f"http://127.0.0.1:{lines[0]}/json/list", timeout=PATIENCE) as answer:
+                for target in json.load(answer):
+                    if target["type"] == "page":
+                        return target["webSocketDebuggerUrl"]
+        time.sleep(0.1)
+    raise AssertionError(f"the browser has no page: {active}")

@@ -188,7 +188,7 @@ def project(root: Path, whole: bool = False) -> Path:
     return root
 
 
-def settle(root: Path, seconds: float = 120.0) -> None:
+def settle(root: Path, seconds: float = 900.0) -> None:
     """Wait until no other process works in the project: a run leaves a sender behind, which writes mlflow.db. Raises
     TimeoutError."""
     until = time.monotonic() + seconds

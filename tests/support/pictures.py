@@ -6,7 +6,6 @@ conversation of the RL model that ended right).
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,14 +17,13 @@ CODE = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(CODE), str(CODE / "tests/support")]
 
 import browser  # noqa: E402
+from ports import free_port  # noqa: E402
 
 
 @contextlib.contextmanager
 def served(store):
     """The address of MLflow's server over a store."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     quiet = {
         "stdout": subprocess.DEVNULL,

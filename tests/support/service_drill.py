@@ -23,6 +23,7 @@ sys.path[:0] = [str(CODE), str(CODE / "tests/support")]
 
 import exported  # noqa: E402
 import foreign  # noqa: E402
+from ports import free_port  # noqa: E402
 
 from training.model.model import save_model  # noqa: E402
 
@@ -38,8 +39,7 @@ SERVICES = {  # command, line that says it answers, a request that reads and one
 
 def drill(name, project, seconds=300):
     """{answered, of, idle} of one service."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     words, ready, get, post, body = SERVICES[name]
     log = project / f"{name.split()[1]}.log"
     with log.open("wb") as out:

@@ -183,8 +183,10 @@ def test_without_a_layer_it_refuses_unless_told(monkeypatch):
 
 
 @isolated
-def test_runs_work_off_the_main_thread_and_leave_nothing_behind():
-    before = set(Path(tempfile.gettempdir()).glob("espalier-*")), len(os.listdir("/proc/self/fd"))
+def test_runs_work_off_the_main_thread_and_leave_nothing_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # in /tmp sandboxes of other processes come and go
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = list(tmp_path.iterdir()), len(os.listdir("/proc/self/fd"))
     out: list = []
     threads = [
         threading.Thread(target=lambda: out.append(run("def f(): return 7", "f", [[]]).results)) for _ in range(2)
@@ -193,7 +195,7 @@ def test_runs_work_off_the_main_thread_and_leave_nothing_behind():
         t.start()
     for t in threads:
         t.join()
-    after = set(Path(tempfile.gettempdir()).glob("espalier-*")), len(os.listdir("/proc/self/fd"))
+    after = list(tmp_path.iterdir()), len(os.listdir("/proc/self/fd"))
     assert out == [({"value": 7},)] * 2 and before == after
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import browser
 import foreign
 import pytest
+from ports import free_port
 import uvicorn
 
 from tasks.core import local
@@ -38,8 +39,7 @@ async def echo(scope, receive, send):
 @contextmanager
 def served(app, **options):
     """The port of an application that `tasks.core.local` serves in a thread."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     made = local.config(app, port=port, lifespan="off")
     if options:
         made.http = local.protocol(**options)

@@ -72,7 +72,7 @@ def test_stages_of_dvc_meet_and_give_the_bytes_of_one_after_the_other(tmp_path, 
         "me, other = sys.argv[1:]\n"
         "marks = pathlib.Path(os.environ['MARKS'])\n"
         "(marks / f'up-{me}').touch()\n"
-        "until = time.monotonic() + 120\n"
+        "until = time.monotonic() + 900\n"
         "while not (marks / f'up-{other}').exists():\n"
         "    assert time.monotonic() < until, 'alone'\n"
         "    time.sleep(0.05)\n"

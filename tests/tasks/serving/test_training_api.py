@@ -3,7 +3,6 @@ each other, and one that dies leaves nothing behind."""
 
 import copy
 import json
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ import exported
 import foreign
 import numpy as np
 import pytest
+from ports import free_port
 import torch
 import uvicorn
 
@@ -53,8 +53,7 @@ def base():
 class Service:
     def __init__(self, folder):
         self.trainer = Trainer(base(), Renderer(exported.tokenizer()), name="tiny", context=256, states=folder)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.server = uvicorn.Server(local.config(guarded(self.trainer, KEY), port=self.port))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()
@@ -345,8 +344,7 @@ def test_what_is_refused(at, client):
     training.unload()
     with pytest.raises(TrainingApiError, match="unloaded"):
         training.optim_step(ADAM).result()
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()[1]
+    nobody = free_port()
     with pytest.raises(TrainingApiError, match="nobody answers"):
         ServiceClient(f"http://127.0.0.1:{nobody}", KEY)
 

@@ -49,6 +49,7 @@ def root(tmp_path, monkeypatch, empty_store):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv(spool.EXECUTION, "e1")
+    monkeypatch.setenv(spool.SHIPPED, "1")  # or stages start processes that ship while the test does
     (tmp_path / "params.yaml").write_text("seed: 0\n")
     (tmp_path / "artifacts/plan").mkdir(parents=True)
     return tmp_path
@@ -139,7 +140,7 @@ def test_any_name_of_a_metric_is_taken(root):
         "models": {"rl": {"pass@1": {"mean": 0.5}}},
     }
     (s.target / "metrics.json").write_text(json.dumps(found))
-    with observe.shipping(root, 60.0) as ship:  # the process beside the stage may still be shipping
+    with observe.shipping(root, 60.0) as ship:
         run = ship.all().client.get_run(ship.close(root / ".espalier/spool/e1", ""))
     assert ship.problem == "" and run.data.metrics == {
         "difference.rl_ search blanked - rl.mean": -0.25,
@@ -271,7 +272,7 @@ def test_the_process_beside_a_stage_ships_and_ends_when_the_stage_does(root):
         text=True,
         env=_path(),
     )
-    out, _ = beside.communicate(timeout=120)  # closes its standard input
+    out, _ = beside.communicate(timeout=900)  # closes its standard input
     assert beside.returncode == 0 and f"{EVENTS} events shipped" in out
 
 
@@ -283,7 +284,7 @@ def test_one_process_ships_for_all_stages_of_a_run(root, monkeypatch):
     monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
     env, said = {}, []
     folder = spool.open_execution(root, "e1")
-    with spool.shipped(root, "e1", env, said.append, seconds=240.0):
+    with spool.shipped(root, "e1", env, said.append, seconds=900.0):
         with monkeypatch.context() as below:
             for name, value in env.items():
                 below.setenv(name, value)
@@ -296,6 +297,8 @@ def test_one_process_ships_for_all_stages_of_a_run(root, monkeypatch):
 
 def test_tracking_off_keeps_events_in_the_spool(root, monkeypatch):
     (root / "params.yaml").write_text("tracking: off\n")
+    monkeypatch.delenv(spool.SHIPPED)
+    (root / "dvc.yaml").write_text("stages:\n  kb: {cmd: x, deps: [], outs: [artifacts/kb]}\n")  # the last of the graph
     monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
     monkeypatch.setattr(spool._Beside, "start", lambda self: pytest.fail("started a process that ships"))
     stage(root)

@@ -3,7 +3,6 @@ show: tests/tasks/pages/test_browser.py)"""
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import foreign
 import pytest
+from ports import free_port
 
 from tasks.core.paths import CODE
 from tasks.runtime.stage import Stage
@@ -25,8 +25,7 @@ PATIENCE = 240.0  # seconds: a bound on waiting that only a failure reaches
 @contextmanager
 def mlflow(root: Path, env: dict[str, str]):
     """`espalier ui` for the project `root`; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [
         sys.executable,
         "-c",
