@@ -23,5 +23,5 @@ NAMES = {  # of the checks, as `accept` takes them
 def accepted(findings: Sequence[str]) -> list[str]:
     """The flag `--accept` as settings. Raises UserError for a name that no check has."""
     if unknown := next((f for f in findings if f not in NAMES), None):
-        raise UserError(f"--accept {unknown}: no check of the audit is called so: {nearest(unknown, NAMES)}")
+        raise UserError(f"--accept {unknown}: no check of the audit has this name: {nearest(unknown, NAMES)}")
     return [f"rl.accept=[{', '.join(findings)}]"] if findings else []

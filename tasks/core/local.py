@@ -263,7 +263,7 @@ class Guard:
                 async with asyncio.timeout(max(0.0, begin + SECONDS + seen / RATE - time.monotonic())):
                     message = await receive()
             except TimeoutError:
-                raise _Refused(408, f"the body of a request has {SECONDS:g} seconds") from None
+                raise _Refused(408, f"the body of a request must arrive within {SECONDS:g} seconds") from None
             seen += len(message.get("body", b""))
             done = not message.get("more_body", False)
             if self.max_body is not None and seen > self.max_body:

@@ -178,7 +178,7 @@ def whole(aggregate: Callable | None, values: Sequence[Any], seed: int) -> Mappi
     if aggregate in (None, mean) and all(isinstance(v, int | float) for v in values):
         return None
     if aggregate is None:
-        raise ValueError("a metric whose items are no numbers needs an aggregation")
+        raise ValueError("a metric whose items are not numbers needs an aggregation")
     items = [tuple(v) if isinstance(v, list) else v for v in values]
     rng = np.random.default_rng(seed_for(seed, "harness", len(items)))
     drawn = [aggregate([items[i] for i in rng.integers(0, len(items), len(items))]) for _ in range(REDRAWS)]

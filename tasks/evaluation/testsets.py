@@ -138,7 +138,7 @@ def read(path: Path) -> Iterator[Any]:
                 f"{path} is not JSON ({e}): fix it, or name it .jsonl where it holds an object per line"
             ) from None
         if not isinstance(rows, list):
-            raise UserError(f"{path} holds no list of rows")
+            raise UserError(f"{path} does not hold a list of rows")
         yield from rows
     else:
         for n, line in enumerate(text.splitlines(), 1):

@@ -41,7 +41,7 @@ def license(source: Path | str, named: str) -> str:
         )
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", name := str(named or own).lower()):
         raise UserError(
-            f"--license {name!r} is no name of a licence: write it as the Hub does, e.g. apache-2.0, mit or other"
+            f"--license {name!r} is not the name of a licence: write it as the Hub does, e.g. apache-2.0, mit or other"
         )
     return name
 

@@ -49,7 +49,7 @@ def _head(path: Path) -> str:
         try:
             return str(json.loads(next(lines))["pages"])
         except (StopIteration, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is no recording: its first line does not name the pages") from error
+            raise UserError(f"{path} is not a recording: its first line does not name the pages") from error
 
 
 def calls(path: Path) -> Iterator[tuple[int, str, dict[str, Any], str]]:
@@ -64,7 +64,7 @@ def calls(path: Path) -> Iterator[tuple[int, str, dict[str, Any], str]]:
             row = json.loads(line)
             tool, args, text = row["tool"], dict(row["args"]), str(row["text"])
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} line {number} is no recorded call ({error}): delete the line") from error
+            raise UserError(f"{path} line {number} is not a recorded call ({error}): delete the line") from error
         if tool not in TOOLS:
             raise UserError(f"{path} line {number} names the tool {tool!r}: the tools are {', '.join(TOOLS)}")
         yield number, tool, args, text

@@ -28,7 +28,7 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
 
 Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of every seed, the mean difference with
 its 95 % interval (Student's t over paired seeds), the recipe's own constants (`constants_of`), and the digest of the code that
-ran (`code_of`). Seeds are 1, 2, ...; a pair shares its seed. Where a constant of the recipe is another by now, docs/METHODS.md says so. Where all seeds give the same difference they are one draw and not n: that is refused.
+ran (`code_of`). Seeds are 1, 2, ...; a pair shares its seed. Where a constant of the recipe has changed since, docs/METHODS.md says so. Where all seeds give the same difference they are one draw and not n: that is refused.
 
 A protocol runs the constants that the recipe ships. One that changes knobs which the recipe itself sets (`changed`) is evidence of
 the pieces and not of the recipe, says so in its claim, and is counted apart in docs/METHODS.md.

@@ -661,7 +661,7 @@ class _Objective:
 
 @contextmanager
 def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int) -> Iterator[None]:
-    """Optimizer steps are looked at, and whoever would sample speaks from the script."""
+    """Optimizer steps are looked at, and every sampler speaks from the script."""
     plain = Learner.step
     started: dict[int, list[Tensor]] = {}
 

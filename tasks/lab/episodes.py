@@ -134,7 +134,7 @@ def again() -> Stage:
 
 
 def notes() -> Stage:
-    """Six chains of three requests. The third needs the result of the first; whoever has it before his eyes calls
+    """Six chains of three requests. The third needs the result of the first; a policy that sees it calls
     rightly 8 times in 10, else 2 times. Notes that hold it are written half the time."""
     chains = [(2, 3, 1, 4), (1, 1, 5, 2), (4, 4, 2, 1), (6, 1, 3, 3), (5, 4, 1, 1), (2, 1, 4, 2)]
     template = (

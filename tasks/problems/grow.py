@@ -238,7 +238,9 @@ def read(path: Path) -> tuple[list[Problem], list[tuple[str, str]]]:
         try:
             ours.append(from_row(Problem, row))
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{path} line {i} is no row of ours ({error}): publish it again") from error
+            raise UserError(
+                f"{path} line {i} is not a row of published questions ({error}): publish it again"
+            ) from error
     return ours, theirs
 
 
@@ -268,7 +270,7 @@ def _list(path: Path, lines: Sequence[str]) -> list[str]:
     except ValueError as error:
         raise UserError(f"{path} is not JSON ({error}): fix it") from error
     if not isinstance(rows, list):
-        raise UserError(f"{path} is no list of questions: write [{{...}}, {{...}}], or one per line as .jsonl")
+        raise UserError(f"{path} is not a list of questions: write [{{...}}, {{...}}], or one per line as .jsonl")
     return [json.dumps(r, ensure_ascii=False) for r in rows]
 
 

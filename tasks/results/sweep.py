@@ -78,7 +78,7 @@ def grid(words: Sequence[str], commit: str, base: Mapping[str, Any], keys: froze
     that hold for all. Raises UserError for a repeated key, and for more than MOST values."""
     axes = [axis(w) for w in words]
     if twice := [k for k, n in ((k, [a[0] for a in axes].count(k)) for k, _ in axes) if n > 1]:
-        raise UserError(f"sweep: {twice[0]} stands twice: write its values behind one another, {twice[0]}=A,B")
+        raise UserError(f"sweep: {twice[0]} is given twice: list its values together, {twice[0]}=A,B")
     n = 1
     for _, values in axes:
         n *= len(values)

@@ -60,7 +60,9 @@ def _checked(entry: dict[str, Any], path: Path) -> dict[str, Any]:
     except (ImportError, AttributeError) as e:
         raise UserError(f"{where}: entrypoint {entrypoint!r} cannot be imported: {e}") from None
     if not isinstance(flow, Flow):
-        raise UserError(f"{where}: {entrypoint} is no flow: write flows.pipeline.pipeline or flows.champion.champion")
+        raise UserError(
+            f"{where}: {entrypoint} is not a flow: write flows.pipeline.pipeline or flows.champion.champion"
+        )
     try:
         flow.validate_parameters(dict(entry.get("parameters") or {}))
     except ParameterTypeError as e:

@@ -46,7 +46,7 @@ def refusals(app: FastAPI, offers: str) -> None:
 
 def _sentence(where: str, mistake: Any) -> str:
     if mistake["type"] == "json_invalid":
-        return "the body of the request is no JSON"
+        return "the body of the request is not JSON"
     if mistake["type"] == "extra_forbidden":
         return f"{where} is not known here, so it would be ignored: leave it out"
     if mistake["type"] == "literal_error" and where in ("frequency_penalty", "presence_penalty"):

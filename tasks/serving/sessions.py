@@ -365,14 +365,14 @@ async def _parsed(http: Request) -> Any:
     try:
         return json.loads(await http.body())
     except (ValueError, RecursionError) as e:
-        raise Refused("the body of the request is no JSON") from e
+        raise Refused("the body of the request is not JSON") from e
 
 
 async def _asked(http: Request) -> dict[str, Any]:
     """Parses a request for a turn of our model. Raises Refused if it is invalid."""
     value = await _parsed(http)
     if not isinstance(value, dict):
-        raise Refused("the body of the request is no JSON object")
+        raise Refused("the body of the request is not a JSON object")
     if value.get("model") not in (None, "", MODEL):
         raise Refused(
             f"the model {value['model']!r} is not here: ask for {MODEL!r}, or for none",
@@ -396,7 +396,7 @@ def _application(sessions: Sessions) -> FastAPI:
             (session_open.key if session_open else secrets.token_urlsafe(32)).encode(), shown.encode()
         ):
             raise Refused(
-                "this session wants its own key, and is over when its episode is", status=401, code="invalid_api_key"
+                "this session needs its own key, and ends when its episode does", status=401, code="invalid_api_key"
             )
         assert session_open is not None
         return session_open

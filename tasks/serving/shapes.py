@@ -118,7 +118,7 @@ def _arguments(given: Any, where: str) -> str:
     try:
         return _sorted(json.loads(given or "{}") if isinstance(given, str) else given)
     except ValueError as e:
-        raise Refused(f"{where}: the arguments of a call are no JSON ({e})", param=where) from e
+        raise Refused(f"{where}: the arguments of a call are not JSON ({e})", param=where) from e
 
 
 def _text(content: Any, where: str) -> str:
@@ -150,7 +150,7 @@ def _tool(name: Any, description: Any, schema: Any, where: str) -> dict[str, Any
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as e:
-        raise Refused(f"the parameters of the tool {name!r} are no JSON schema: {e.message}", param=where) from e
+        raise Refused(f"the parameters of the tool {name!r} are not a JSON schema: {e.message}", param=where) from e
     return {"type": "function", "function": {"name": name, "description": description or "", "parameters": schema}}
 
 
@@ -194,9 +194,7 @@ def _whole(messages: list[ChatMessage], where: str) -> tuple[ChatMessage, ...]:
     if not messages:
         raise Refused(f"{where} is empty: a model answers to a message", param=where)
     if messages[-1].role == "assistant":
-        raise Refused(
-            f"{where} ends with the assistant's turn: a turn that was begun cannot be gone on with", param=where
-        )
+        raise Refused(f"{where} ends with the assistant's turn: a turn that was begun cannot be continued", param=where)
     return tuple(messages)
 
 

@@ -83,7 +83,7 @@ class Wire:
 
     def beat(self, session: str) -> dict[str, Any]:
         if session not in self.clients:
-            raise Refused("this session is over: open another", status=410)
+            raise Refused("this session has ended: open another", status=410)
         self.clients[session].heard = time.monotonic()
         return {"type": "session_heartbeat"}
 
@@ -97,7 +97,7 @@ class Wire:
 
     def _client(self, session: str) -> Client:
         if session not in self.clients:
-            raise Refused("this session is over, or never was: open another", status=410)
+            raise Refused("this session has ended, or never existed: open another", status=410)
         return self.clients[session]
 
     def _of_model(self, model: str) -> tuple[Client, str]:
@@ -106,7 +106,7 @@ class Wire:
             name = client.models.get(model, model)
             if name in self.trainer.sessions[client.session].models:
                 return client, name
-        raise Refused(f"there is no model {model!r}: its session is over, or it was unloaded", status=404)
+        raise Refused(f"there is no model {model!r}: its session has ended, or it was unloaded", status=404)
 
     # --- results
 
@@ -127,7 +127,7 @@ class Wire:
         """What came of a request: JSON, or bytes of a protocol buffer."""
         future = next((c.results[request] for c in self.clients.values() if request in c.results), None)
         if future is None:
-            raise Refused(f"there is no request {request!r}: its session is over", status=410)
+            raise Refused(f"there is no request {request!r}: its session has ended", status=410)
         try:
             result = await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(future)), HOLD)
         except TimeoutError:
@@ -253,7 +253,7 @@ class Wire:
         session = given.get("sampling_session_id")
         client = next((c for c in self.clients.values() if session in c.samplers), None)
         if client is None or session is None:
-            raise Refused("there is no such sampling session: its session is over", status=404)
+            raise Refused("there is no such sampling session: its session has ended", status=404)
         if odd := next((k for k, nothing in _LEFT_OUT.items() if given.get(k) not in (*nothing, None)), None):
             raise Refused(f"{odd} is not answered here: leave it out")
         tokens: list[int] = []
@@ -293,7 +293,7 @@ class Wire:
         try:
             given = await http.json()
         except ValueError as e:
-            raise Refused("the body of the request is no JSON") from e
+            raise Refused("the body of the request is not JSON") from e
         if path == "retrieve_future":
             return await self.result(str(given.get("request_id")))
         plain: dict[str, Callable[[], dict[str, Any]]] = {
@@ -343,7 +343,7 @@ def fields_of(sent: bytes) -> Iterator[tuple[int, Any]]:
                 raise IndexError
             yield key >> 3, value
     except (IndexError, struct.error) as e:
-        raise Refused("the body is no protocol buffer of forward_backward, or was cut") from e
+        raise Refused("the body is not a whole protocol buffer of forward_backward") from e
 
 
 def _varint(sent: bytes, at: int) -> tuple[int, int]:

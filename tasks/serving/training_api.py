@@ -245,7 +245,7 @@ class Trainer:
         """A new model of this session that continues from a saved state of any session."""
         session, parts = self._session(body.session_id), body.path.split("/")
         if len(parts) != 2 or not all(_NAME.fullmatch(x) for x in parts):
-            raise Refused(f"{body.path!r} is no path that save_state gave", param="path")
+            raise Refused(f"{body.path!r} is not a path that save_state returned", param="path")
         folder = self.states.joinpath(*parts)
         latest = Checkpoints(folder).latest() if folder.is_dir() else None
         if latest is None:
@@ -318,14 +318,14 @@ class Trainer:
 
     def _session(self, session: str) -> _Session:
         if session not in self.sessions:
-            raise Refused("this session is over, or never was: open another", status=404, param="session_id")
+            raise Refused("this session has ended, or never existed: open another", status=404, param="session_id")
         return self.sessions[session]
 
     def _model(self, model: str) -> Policy:
         """The id is as hard to guess as a key, and only the session that made the model knows it."""
         if model not in self.policies.named:
             raise Refused(
-                f"there is no model {model!r}: its session is over, or it was unloaded", status=404, param="model_id"
+                f"there is no model {model!r}: its session has ended, or it was unloaded", status=404, param="model_id"
             )
         return self.policies.named[model]
 
@@ -438,7 +438,7 @@ async def _read(http: Http) -> Any:
     try:
         return await http.json()
     except ValueError as e:
-        raise Refused("the body of the request is no JSON") from e
+        raise Refused("the body of the request is not JSON") from e
 
 
 def _checked(kind: type[_Body], given: Any) -> Any:

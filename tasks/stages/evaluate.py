@@ -654,7 +654,7 @@ def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], 
         path.write_text("".join(json.dumps(vars(h), ensure_ascii=False) + "\n" for h in hits), encoding="utf-8")
         first = "; ".join(f"{h.text[:80]!r} is {h.overlap:.0%} of {h.where} {h.trained}" for h in hits[:3])
         raise UserError(
-            f"evaluate: {len(hits)} evaluation rows stand in what was trained on ({first}; all in {path.relative_to(stage.root)}): "
+            f"evaluate: {len(hits)} evaluation rows are also in the training data ({first}; all in {path.relative_to(stage.root)}): "
             "take them out of one of the two, or set evaluate.contamination to drop"
         )
     return {h.row for h in hits}

@@ -81,7 +81,7 @@ class Checkpoints:
         if here != now:
             raise UserError(
                 f"the checkpoint {folder} was written by format {here[0]} with torch {here[1]}, and this is format {now[0]} with torch "
-                f"{now[1]}: install that torch again to go on from it, or remove {self.folder} to start anew"
+                f"{now[1]}: install that torch again to continue from it, or remove {self.folder} to start again"
             )
         return _unpack(head["state"], load_file(folder / "tensors.safetensors"))
 

@@ -27,7 +27,9 @@ def decisions(path: Path) -> dict[str, dict[str, Any]]:
         except (ValueError, KeyError, TypeError) as e:
             if n == len(lines):
                 break  # a line that was being written when the machine crashed
-            raise UserError(f"{path}, line {n}, is no decision of `espalier review` ({e}): remove the line") from None
+            raise UserError(
+                f"{path}, line {n}, is not a decision of `espalier review` ({e}): remove the line"
+            ) from None
     return out
 
 

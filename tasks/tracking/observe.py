@@ -419,7 +419,7 @@ def _begun(about: Mapping[str, Any]) -> str:
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
-    """What a run came to, for its name, as `rl 0.524 (+0.178 to sft)`: pass@1 of the last model and its difference to the
+    """The result of a run, for its name, as `rl 0.524 (+0.178 to sft)`: pass@1 of the last model and its difference to the
     one that it was compared with; "" where no model has one."""
     models = {
         n: m["pass@1"]["mean"] for n, m in metrics["models"].items() if m.get("pass@1", {}).get("mean") is not None
@@ -433,7 +433,7 @@ def headline(metrics: Mapping[str, Any]) -> str:
 
 
 def _name(text: str) -> str:
-    """A name that MLflow takes: "pass@1" is "pass_at_1", and a sign that it knows not is an underscore."""
+    """A name that MLflow takes: "pass@1" is "pass_at_1", and a character that it does not allow becomes an underscore."""
     return re.sub(r"[^\w\-. :/]", "_", text.replace("@", "_at_"), flags=re.ASCII)
 
 

@@ -50,7 +50,7 @@ def spool(root: Path) -> Path:
 
 
 def open_execution(root: Path, key: str, head: process.Process | None = None) -> Path:
-    """The spool folder of an execution; its execution.json is written once, by the first that comes. `head` is the
+    """The spool folder of an execution; its execution.json is written once, by the first process that opens it. `head` is the
     process whose end ends it."""
     folder = spool(root) / key
     about = folder / "execution.json"
@@ -85,8 +85,8 @@ def latest(root: Path) -> Path:
 
 
 def executions(root: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Folder and execution.json of every execution, in the order in which they began. The clock does not tell it: it
-    can be set back."""
+    """Folder and execution.json of every execution, in the order in which they began. Clock times do not give the
+    order: a clock can be set back."""
     folders, lost = [], []
     for folder in sorted(p for p in spool(root).glob("*") if p.is_dir()):
         facts = state.read(folder / "execution.json", else_="it is made anew from the events beside it", needs=FACTS)
@@ -104,8 +104,8 @@ def executions(root: Path) -> list[tuple[Path, dict[str, Any]]]:
 
 
 def _facts(folder: Path) -> dict[str, Any]:
-    """What execution.json of a folder of events said, as far as the folder tells it: MLflow knows its runs by the key,
-    so what was shipped is found again."""
+    """What execution.json of a folder of events held, as far as it can be worked out from the folder. MLflow knows its
+    runs by the key, so what was shipped is found again."""
     times = [e["time"] for path in streams(folder) for e in events(path.read_bytes()) if e]
     first, _, last = folder.name.partition("-")
     pid = folder.name.rpartition("-")[2] if first == "run" else first
@@ -259,7 +259,7 @@ def shipped(
     """Ship what all stages of the execution `key` record from one process beside them: importing MLflow is expensive, and so
     it is done once.
 
-    env: with what the stages are run; it is told. At the end `say` gets how it went, or, after `seconds`, that it goes
+    env: the environment that the stages run with; SHIPPED is set in it. At the end `say` gets how it went, or, after `seconds`, that it goes
     on: a tracking server that is slow or gone costs no more than that. `changes` to params.yaml, of this run alone, may
     turn it off or on.
     """

@@ -318,5 +318,5 @@ def test_accept_names_a_finding_of_the_audit():
 
     assert accepted([]) == [] and accepted(["executed", "grader"]) == ["rl.accept=[executed, grader]"]
     assert overrides(None, accepted(["executed"])) == {"set.rl.accept": ["executed"]}
-    with pytest.raises(UserError, match="--accept execute: no check of the audit is called so.*executed"):
+    with pytest.raises(UserError, match="--accept execute: no check of the audit has this name.*executed"):
         accepted(["execute"])

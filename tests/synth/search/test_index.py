@@ -158,5 +158,5 @@ def test_calls_are_recorded_and_replayed(tmp_path):
     with pytest.raises(UserError, match="names the tool 'eval'"):
         replay(path, index)
     path.write_text("no json\n")
-    with pytest.raises(UserError, match="is no recording"):
+    with pytest.raises(UserError, match="is not a recording"):
         replay(path, index)

@@ -307,7 +307,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(made, tmp_path, monkeypatch
     for words, why in [
         (["--to", "onnx", "out"], "there is no target 'onnx'"),
         (["--to", "hub", "out"], "name the licence of the model with --license"),
-        (["--to", "hub", "--license", "My Own", "out"], "is no name of a licence"),
+        (["--to", "hub", "--license", "My Own", "out"], "is not the name of a licence"),
         (["--to", "vllm", "full"], "is there already"),
         (["--to", "gguf", "--quant", "q3", "--prompts", "2", "out"], "there is no quantisation 'q3'"),
         (["--to", "vllm", "--prompts", "0", "out"], "takes one prompt or more"),

@@ -335,7 +335,7 @@ def test_a_decision_that_was_cut_costs_no_other(asked, tmp_path, cut):
     third = Review(asked, to)
     assert third.left == second.left
     to.write_bytes(b"half" + b"\n" + to.read_bytes())
-    with pytest.raises(UserError, match="line 1, is no decision"):
+    with pytest.raises(UserError, match="line 1, is not a decision"):
         decisions(to)
 
 

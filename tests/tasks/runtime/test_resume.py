@@ -214,7 +214,7 @@ def test_a_work_folder_of_another_version_is_refused_and_kept(project):
     (last / "state.json").write_text(json.dumps({**head, "torch": "1.0.0"}))
     commit.seal(last)
     said = small.run(project, "prefer", expect=2)
-    assert said.count("\n") == 1 and "was written by format 1 with torch 1.0.0" in said and "to start anew" in said
+    assert said.count("\n") == 1 and "was written by format 1 with torch 1.0.0" in said and "to start again" in said
     assert last.exists()
 
 

@@ -71,7 +71,7 @@ GOOD = {
     [
         ({"entrypoint": "flows/pipeline.py:pipeline"}, "is a file path"),
         ({"entrypoint": "flows.pipeline.pipelin"}, "cannot be imported"),
-        ({"entrypoint": "flows.pipeline.watch"}, "is no flow"),
+        ({"entrypoint": "flows.pipeline.watch"}, "is not a flow"),
         ({"schedule": {"cron": "0 2 * * *"}}, "unknown key 'schedule': did you mean 'schedules'"),
         ({"name": None}, "name is missing"),
         ({"parameters": {"stage_minutes": -1}}, "stage_minutes"),

@@ -3,7 +3,6 @@ answers nobody else."""
 
 import json
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import exported
 import foreign
 import numpy as np
 import pytest
+from ports import free_port
 import torch
 import uvicorn
 from sealed import seal
@@ -47,8 +47,7 @@ class Endpoint:
             sampler = decoding.around(sampler, renderer, "cpu")
         conversations = Conversations(sampler, self.renderer, whole=decoding is not None)
         self.served = Served(conversations, name="tiny", context=256, decoding=decoding)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.server = uvicorn.Server(local.config(guarded(self.served, KEY), port=self.port))
         threading.Thread(target=self.server.run, daemon=True).start()
         until = time.monotonic() + 300
@@ -249,7 +248,7 @@ def test_the_model_is_listed(at):
         ({"messages": [{"role": "judge", "content": "x"}]}, "messages.0.role", "input should be"),
         ({"messages": CHAT, "max_tokens": 5000}, None, "more than the 256 of this model's context"),
         ({"messages": CHAT * 40}, None, "more than the 256 of this model's context"),
-        ({"data": b"{"}, None, "is no JSON"),
+        ({"data": b"{"}, None, "is not JSON"),
     ],
 )
 def test_a_bad_request_is_one_sentence_in_the_apis_shape(at, body, param, why):
@@ -321,8 +320,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     save_model(exported.build("qwen3"), exported.tokenizer(), tmp_path / "m")
     began = []
     monkeypatch.setattr(local, "run", lambda app, port: began.append((app, port)))
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     assert cli.main(["serve", "m", "--port", str(port), "--device", "cpu"]) == 0
     key = (tmp_path / ".espalier/serve/key").read_text().strip()
     said = capsys.readouterr().out

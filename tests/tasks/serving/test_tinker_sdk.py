@@ -153,7 +153,7 @@ def test_a_client_whose_heart_stops_leaves_nothing_behind(at, monkeypatch):
     assert name in at.trainer.policies.named
     wire_of(at).clients[begun].heard = time.monotonic() - wire.SILENCE - 1
     api.until(lambda: name not in at.trainer.policies.named)
-    with pytest.raises(Refused, match="session is over"):
+    with pytest.raises(Refused, match="session has ended"):
         wire_of(at).beat(begun)
 
 

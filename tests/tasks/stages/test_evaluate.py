@@ -343,7 +343,7 @@ def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(proje
     }
     with pytest.raises(
         UserError,
-        match="1 evaluation rows stand in what was trained on .*'Who teaches .' is 100% of artifacts/demonstrations",
+        match="1 evaluation rows are also in the training data .*'Who teaches .' is 100% of artifacts/demonstrations",
     ):
         run(project, **own)
     found = json.loads((run(project, **own, contamination="drop") / "metrics.json").read_text())
@@ -398,7 +398,7 @@ def test_sets_that_are_not_played_are_scored_gated_and_shown(project):
         "against": "base",
         "samples": 1,
     }
-    with pytest.raises(UserError, match="2 evaluation rows stand in what was trained on .*'Who teaches .' is 100%"):
+    with pytest.raises(UserError, match="2 evaluation rows are also in the training data .*'Who teaches .' is 100%"):
         run(project, **own)
     out = run(project, **own, contamination="drop")
     found = json.loads((out / "metrics.json").read_text())
