@@ -13,6 +13,9 @@ Corpus: 6,000 paragraphs of Wikipedia (2WikiMultihopQA, from ../shared/data) whe
   99th percentile; low and high over PARTS parts. "CPU time per request" is that of the service's process. Where more
   processes want a core than there are cores (/proc/loadavg) a latency says nothing about the service: then the CPU time
   alone is measured, over one part.
+- a million passages: LARGE passages of 30 words (50,000 words with Zipf's frequencies), made one after the other, in a
+  process of its own: CPU seconds of building and opening the index, the peak memory of the process, and queries as
+  above. Measured once; `--large` measures this alone and keeps the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import json
 import os
 import platform
 import random
+import resource
 import socket
 import sqlite3
 import statistics
@@ -30,7 +34,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -46,6 +50,7 @@ RESULT = ROOT / "benchmarks" / "results" / "search.json"
 DATA = ROOT.parent / "shared" / "data" / "2wiki" / "2wikimultihopqa_corpus.json"
 COMMAND = "make bench-search"
 PAGES, QUERIES, PARTS, RATE, SECONDS, CLIENTS, SEED = 6_000, 1_000, 5, 100, 10, 16, 7
+LARGE = 1_000_000
 
 
 def corpus() -> tuple[str, list[Page]]:
@@ -256,12 +261,53 @@ def cpu(pid: int) -> float:
     return used.user + used.system
 
 
+# ---- a million passages
+
+
+def made_up(n: int) -> Iterator[Page]:
+    rng, known = np.random.default_rng(SEED), [f"w{i}" for i in range(50_000)]
+    for i in range(n):
+        drawn = rng.zipf(1.3, size=30) % len(known)
+        yield Page(id=f"p{i}", title=f"Title {i}", text=" ".join(known[j] for j in drawn))
+
+
+def large_child() -> None:
+    """In a process of its own: what `large` reports, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        took: list[SearchIndex] = []
+        spent = seconds(lambda: took.append(build_index(made_up(LARGE), Path(folder) / "index")))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        some = asked(list(made_up(QUERIES)), 100, random.Random(SEED))
+        rate = len(some) / seconds(lambda: [took[0].search(q) for q in some])
+    print(json.dumps({"index": spent, "peak memory": peak, "queries": rate}))
+
+
+def large() -> list[dict]:
+    out = subprocess.run(
+        [sys.executable, "-m", "benchmarks.search", "--child"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    measured = json.loads(out.splitlines()[-1])
+    units = {"index": ("s", "lower"), "peak memory": ("MB", "lower"), "queries": ("1/s", "higher")}
+    case = f"{LARGE:,} passages of 30 words"
+    return [result(case, k, *units[k], {"here": [v]}, 1) for k, v in measured.items()]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--large", action="store_true", help="measure the million passages alone")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    case, pages = corpus()
-    rows = library(case, pages) + served(case, pages)
+    if args.child:
+        large_child()
+        return 0
+    rows = large()
+    if args.large:
+        known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+        rows = [r for r in known if r["case"] != rows[0]["case"]] + rows
+    else:
+        case, pages = corpus()
+        rows = library(case, pages) + served(case, pages) + rows
     for r in rows:
         print(
             f"{r['case']}: {r['metric']} {r['value']:.3g} {r['unit']} [{r['low']:.3g}, {r['high']:.3g}] {r['peers'] or ''}"

@@ -12,9 +12,12 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -25,6 +28,23 @@ _WORD = re.compile(r"\w+")
 def words(text: str) -> list[str]:
     """The lower-cased words of a text: no stemming and no stop words, so that words match exactly as written."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+
+
+class _Documents(Sequence[list[int]]):
+    """The words of every text as numbers, for bm25s, which reads them several times: lists of Python numbers for all
+    texts at once would take nine times the memory."""
+
+    def __init__(self, flat: np.ndarray, ends: np.ndarray) -> None:
+        self._flat, self._ends = flat, ends
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._flat[self._ends[i] : self._ends[i + 1]].tolist()
+
+    def __iter__(self) -> Iterator[list[int]]:  # that of Sequence ends at the first IndexError, and numpy raises none
+        return (self[i] for i in range(len(self)))
 
 
 class Ranking:
@@ -39,16 +59,22 @@ class Ranking:
     def of(texts: Iterable[str], *, cache: int = 65536) -> Ranking:
         """The ranking of texts. Raises ValueError where none has a word."""
         place: dict[str, int] = {}
-        documents = [[place.setdefault(w, len(place)) for w in words(text)] for text in texts]
+        flat, ends = array("i"), array("q", [0])
+        for text in texts:
+            flat.extend(place.setdefault(w, len(place)) for w in words(text))
+            ends.append(len(flat))
         if not place:
             raise ValueError("there is not one word in the texts to be searched: check the sources")
         names = sorted(
             place
         )  # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
-        rank = np.empty(len(place), np.int64)
+        rank = np.empty(len(place), np.int32)
         rank[[place[w] for w in names]] = np.arange(len(place))
+        documents = _Documents(rank[np.frombuffer(flat, np.int32)], np.frombuffer(ends, np.int64))
+        del flat, place
         index = bm25s.BM25(method="lucene", k1=1.5, b=0.75, dtype="float64")
-        index.index(([rank[d].tolist() for d in documents], dict(zip(names, range(len(names))))), show_progress=False)
+        texts_of: Any = SimpleNamespace(ids=documents, vocab=dict(zip(names, range(len(names)))))
+        index.index(texts_of, show_progress=False)
         return Ranking(index, {w: i for i, w in enumerate(names)}, len(documents), cache=cache)
 
     def __len__(self) -> int:

@@ -20,6 +20,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from synth.knowledge.documents import Document, harmless
@@ -129,28 +130,35 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         (folder / "pages.sqlite").unlink(missing_ok=True)
     connection = sqlite3.connect(":memory:" if folder is None else folder / "pages.sqlite", check_same_thread=False)
     connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}")
-    ranked: list[str] = []
-    content = hashlib.sha256()
-    for number, page in enumerate(pages):
-        try:
-            connection.execute("INSERT INTO page VALUES (?, ?, ?)", (number, page.id, page.title))
-        except sqlite3.IntegrityError as error:
-            raise ValueError(f"two pages have the id {page.id!r}: give each an id of its own") from error
-        names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
-        connection.executemany("INSERT INTO name VALUES (?, ?)", ((n, number) for n in sorted(names)))
-        lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
-        rows = [(number, line, len(ranked) + i) for i, line in enumerate(lines)] + [
-            (number, line, None) for line in page.mentions
-        ]
-        connection.executemany("INSERT INTO line (page, text, rank) VALUES (?, ?, ?)", rows)
-        ranked += (f"{page.title} {line}" for line in lines)
-        content.update(digest(page.id, page.title, sorted(names), lines, list(page.mentions)).encode())
-    if not ranked:
+    content, ranked = hashlib.sha256(), 0
+
+    def written() -> Iterator[str]:
+        """Writes page after page, and yields the lines that are ranked."""
+        nonlocal ranked
+        for number, page in enumerate(pages):
+            try:
+                connection.execute("INSERT INTO page VALUES (?, ?, ?)", (number, page.id, page.title))
+            except sqlite3.IntegrityError as error:
+                raise ValueError(f"two pages have the id {page.id!r}: give each an id of its own") from error
+            names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
+            connection.executemany("INSERT INTO name VALUES (?, ?)", ((n, number) for n in sorted(names)))
+            lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
+            rows = [(number, line, ranked + i) for i, line in enumerate(lines)] + [
+                (number, line, None) for line in page.mentions
+            ]
+            connection.executemany("INSERT INTO line (page, text, rank) VALUES (?, ?, ?)", rows)
+            content.update(digest(page.id, page.title, sorted(names), lines, list(page.mentions)).encode())
+            ranked += len(lines)
+            yield from (f"{page.title} {line}" for line in lines)
+
+    texts = written()
+    first = next(texts, None)
+    if first is None:
         raise ValueError("there are no pages to search: check the sources")
+    ranking = Ranking.of(chain([first], texts))
     connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
     connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
     connection.commit()
-    ranking = Ranking.of(ranked)
     if folder is not None:
         ranking.save(folder / "ranking")
         connection.close()
