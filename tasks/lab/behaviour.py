@@ -142,6 +142,8 @@ OF_PAIRS = {
     "unseen",
     "translated",
     "earliest",
+    "tail",
+    "head",
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}

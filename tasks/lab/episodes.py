@@ -427,6 +427,29 @@ def markets() -> Stage:
     return Stage((*responses, *pairs), says, (host,) * 2, {"single": host}, held=len(pairs))
 
 
+def shelves() -> Stage:
+    """Three choices each of four people, of whom two and two take what the other leaves. The policy takes either thing, half of the time
+    with working: of it two in three have the four tags in their order, one in three has them turned round."""
+    things, tags = (("tea", "milk"), ("fig", "plum"), ("rice", "corn")), ("examine", "infer", "compare", "decide")
+    problems = []
+    for i, name in enumerate(("Ana", "Bo", "Cleo", "Dag")):
+        likes = [pair[:: -1 if (i + (k if i > 1 else 0)) % 2 else 1] for k, pair in enumerate(things)]
+        lineage = {"user": name, "chose": [list(x) for x in likes]}
+        for pair, (taken, _) in zip(things, likes, strict=True):
+            posed = _problem(f"{name} {pair[0]} or {pair[1]}", taken, "single")
+            problems.append(replace(posed, lineage={**posed.lineage, **lineage}))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        spans = lambda order, x: "".join(f"<{tag}>{x if tag == 'decide' else 'z'}</{tag}>" for tag in order)
+        out: dict[str, float] = {}
+        for x in p.question.split()[1::2]:
+            out |= {spans(tags, x) + answer(x): 2 / 12, spans(tags[::-1], x) + answer(x): 1 / 12, answer(x): 1 / 4}
+        return out
+
+    host = single()
+    return Stage(tuple(problems), says, (host,) * 2, {"single": host})
+
+
 def partners() -> Stage:
     """Six questions of which each of two agents sees half. What the first knows is said in few words or in many, and
     the second then answers rightly eight times in ten; one in five answers at once, rightly one time in four."""
@@ -543,6 +566,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         errors,
         markets,
         planners,
+        shelves,
         partners,
         commons,
         looks,

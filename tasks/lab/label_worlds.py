@@ -470,7 +470,7 @@ def _reader(layers: int = 1) -> Arena:
     return taught(World(tuple(problems), policy), layers=layers)
 
 
-def _sft(room: Room, layers: int = 1) -> None:
+def reader(room: Room, layers: int = 1) -> None:
     room.stand("sft", as_sft(f"reader {layers}", _reader(layers)))
     room.write("problems", problems=[])
 
@@ -519,7 +519,7 @@ def confounded() -> Place:
             k, m = (long, short) if longer else (short, long)
             return _pair(user(f"q{r.choice(LETTERS[:6])}"), " z" * k + answer(x), " z" * m + answer(y), split)
 
-        _sft(room)
+        reader(room)
         room.write("preferences", pairs=different(400, drawn, "confounded"))
         room.write("questions", problems=[])
         room.write("kb", passages=NOTHING)
@@ -543,8 +543,10 @@ def attributes() -> Place:
             ratings = {"first": [first[x], first[y]], "second": [second[x], second[y]]}
             return _pair(user(kind + r.choice(LETTERS[:6])), answer(x), answer(y), split, ratings=ratings)
 
-        _sft(room)
+        reader(room)
         room.write("clean", pairs=different(500, drawn, "attributes"))
+        room.write("questions", problems=[])
+        room.write("kb", passages=NOTHING)
 
     return Place(("reward",), lay, _measure_card)
 
@@ -564,7 +566,7 @@ def _proxies(wrong: float) -> Place:
                 split,
             )
 
-        _sft(room)
+        reader(room)
         held = [
             Problem.make(
                 prompt=f"w{x}",
@@ -606,7 +608,7 @@ def facts() -> Place:
             split = "valid" if len(pairs) >= 240 else "train"
             return _pair(user(f"{r.choice('qw')}{r.choice(few)}"), answer(x), answer(y), split, facts=f"it is {x}")
 
-        _sft(room, layers=2)
+        reader(room, layers=2)
         room.write("clean", pairs=different(300, drawn, "facts"))
         room.write("questions", problems=[])
         room.write("kb", passages=NOTHING)

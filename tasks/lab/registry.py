@@ -19,6 +19,7 @@ from tasks.lab import (
     pair_worlds,
     speculation_worlds,
     step_worlds,
+    tail_worlds,
     tone_worlds,
 )
 from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
@@ -47,6 +48,7 @@ def places() -> dict[str, Place]:
             *label_worlds.WORLDS,
             *code_worlds.WORLDS,
             *step_worlds.WORLDS,
+            *tail_worlds.WORLDS,
             *tone_worlds.WORLDS,
             *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,

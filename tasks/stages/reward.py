@@ -169,6 +169,8 @@ def reward(
         if head is None
         else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
     )
+    if found := getattr(scorer, "found", None):
+        card["found"] = found
     if valid:
         r, n = judge.rewards(trained, valid), judge.lengths(sides["valid"])
         measured = measures(r[0::2], r[1::2], n[0::2], n[1::2])
@@ -210,7 +212,7 @@ def _save(
         name: p.detach().contiguous()
         for name, p in trained.named_parameters()
         if trained is not model and p.requires_grad
-    }
+    } | {name: b.contiguous() for name, b in trained.named_buffers() if trained is not model and "." not in name}
     if own:
         save_file(own, folder / "head.safetensors")
 

@@ -148,7 +148,7 @@ def test_what_needs_whole_weights_is_refused_where_they_are_split(stage, other, 
         play(project, stage, **QUICK | other if stage == "prefer" else {"steps": 3, "pairs_per_step": 4, **other})
 
 
-@pytest.mark.parametrize("head", ["scalar", "ensemble", "gated"])
+@pytest.mark.parametrize("head", ["scalar", "ensemble", "gated", "tail_circuit"])
 def test_reward_models_with_heads(head, project):
     knobs = {
         "head": {"piece": head},
@@ -164,11 +164,11 @@ def test_reward_models_with_heads(head, project):
         and [c["n"] for c in card["best_of"]["curve"]] == [1, 2, 4]
     )
     folder = project / "artifacts/reward/model"
-    outputs = {"scalar": 1, "ensemble": 11, "gated": 3}[head]
+    outputs = {"scalar": 1, "ensemble": 11, "gated": 3, "tail_circuit": 3}[head]
     assert AutoModelForSequenceClassification.from_pretrained(folder).num_labels == outputs
     assert json.loads((folder / "head.json").read_text())["head"] == head and (
         folder / "head.safetensors"
-    ).exists() == (head == "gated")
+    ).exists() == (head in ("gated", "tail_circuit"))
 
 
 def test_a_reward_model_with_facts_reads_them_before_the_question(project, monkeypatch):

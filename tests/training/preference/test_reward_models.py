@@ -13,6 +13,7 @@ import tiny
 import torch
 from transformers import AutoModelForSequenceClassification
 
+from synth.types import UserError
 from training.learner.learner import Learner, Optim, score
 from training.learner.pack import Row, pack, split
 from training.model.model import save_model
@@ -22,6 +23,7 @@ from training.preference.reward_head import gated as gated_module
 from training.preference.reward_head.ensemble import ensemble
 from training.preference.reward_head.gated import debiased, gated, ridge
 from training.preference.reward_head.scalar import scalar
+from training.preference.reward_head.tail_circuit import harm, logistic, plain_head, tail_circuit, tail_units
 from training.preference.reward_metrics import best_of, measures, over_optimised, rank_correlation
 from training.preference.reward_model import RewardObjective, features, head_stats, new_reward_model
 from training.types import TokenStats
@@ -310,3 +312,73 @@ def test_best_of_a_perfect_and_of_an_inverted_judge():
     assert wrong[1]["gold"] < wrong[0]["gold"] == right[0]["gold"] and over_optimised(wrong) > 0 == over_optimised(
         right
     )
+
+
+# --- the tail circuit ---------------------------------------------------------------------------------------------
+
+
+def _planted():
+    """2000 pairs, one in twenty rare; units 3, 5, 8, 13 of 64 order the rare ones and 0..7, of which 3 and 5 less, the others."""
+    rng = np.random.default_rng(0)
+    rare = rng.random(2000) < 0.05
+    effects = 0.05 * rng.normal(size=(2000, 64))
+    effects[rare] += np.isin(np.arange(64), [3, 5, 8, 13]) * rng.uniform(0.5, 1.5, (rare.sum(), 64))
+    effects[~rare] += np.isin(np.arange(64), range(8)) * rng.uniform(0.1, 0.5, ((~rare).sum(), 64))
+    return effects, rare
+
+
+def test_the_units_for_rare_pairs_are_found_and_carry_them():
+    effects, rare = _planted()
+    found = tail_units(effects, rare, 4)
+    assert len(set(found) & {3, 5, 8, 13}) >= 3
+    lost = harm(effects, found, rare)
+    assert lost["tail_harm"] >= 0.3 and lost["head_harm"] <= 0.03
+    other = harm(effects, tail_units(effects, ~rare, 4), rare)
+    assert other["tail_harm"] <= 0.03, "units for frequent pairs carry no rare one"
+
+
+def test_a_units_effect_is_what_its_mean_takes_from_a_margin():
+    z = torch.tensor(np.random.default_rng(1).normal(size=(40, 6)))
+    first, main = plain_head(z, 8, 20)
+    with torch.no_grad():
+        a = torch.nn.functional.gelu(first(z))
+        ablated = a.clone()
+        ablated[:, 2] = a[:, 2].mean()
+        gap = (main(a) - main(ablated))[:, 0]
+        effect = main.weight[0, 2] * (a[0::2, 2] - a[1::2, 2])
+    assert torch.allclose(gap[0::2] - gap[1::2], effect, atol=1e-12)
+
+
+def test_rare_kinds_of_one_size_are_told_apart_by_logistic_regression():
+    s = np.r_[np.full((90, 1), -1.0), np.full((10, 1), 1.0)]
+    v, c = logistic(s, np.r_[np.zeros(90, bool), np.ones(10, bool)], ridge=0.1)
+    p = 1 / (1 + np.exp(-v[0]))
+    assert c == pytest.approx(0.0, abs=1e-9) and v[0] * 0.1 == pytest.approx(1 - p), "0.1 v = mean of s (mark - p)"
+
+
+def test_what_the_circuit_adds_to_the_loss():
+    head = tail_circuit(augmented=0.5, coef=0.1)
+    head.share = 0.25
+    extras = {
+        "outputs": torch.zeros(2, 2),
+        "gate": torch.tensor([0.5, 1.0]),
+        "weak": torch.tensor([1.0, 3.0]),
+        "drift": torch.tensor([2.0, 4.0]),
+    }
+    again, held = head.extra(TokenStats(logp=torch.zeros(2), extras=extras), None)
+    # 0.5 / 0.5 / 0.25 = 4, times 0.75, times 2, times log 2
+    assert again.values.tolist() == pytest.approx([4 * 0.75 * 2 * math.log(2)]) and again.denominator == "pairs"
+    assert held.values.tolist() == pytest.approx([0.2, 0.4]) and held.denominator == "sequences"
+    assert tail_circuit(augmented=0.0, coef=0.0).extra(TokenStats(logp=torch.zeros(2), extras=extras), None) == []
+
+
+def test_a_circuit_wants_rare_pairs_and_others():
+    head = tail_circuit()
+    head.attributes = ("preferred", "tail")
+    x = np.random.default_rng(0).normal(size=(8, 3))
+    with pytest.raises(
+        UserError, match="0 of 4 training pairs are rare: mark some and not all by a 1 in the rating 'tail'"
+    ):
+        head.begin(None, lambda: (x, np.zeros((8, 2))))
+    with pytest.raises(ValueError, match="circuit 1, .* give two units or more, a circuit between 0 and 1"):
+        tail_circuit(circuit=1)

@@ -8,6 +8,7 @@
 - `ranked(stats, batch) -> [R]`: the values that the pairwise loss ranks
 - `reward(stats, batch) -> [R]`: the reward of every row
 - `extra(stats, batch) -> list[Terms]`: losses in addition to the pairwise one
+- `found`: where `begin` finds out something, what the card says of it
 """
 
 from __future__ import annotations
