@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FOR_TESTS := OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods losses leaderboard tables manual docs clean
+.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -85,6 +85,9 @@ pictures: $(STAMP) ## pictures of Prefect and MLflow for the documents, in a hea
 
 models: $(STAMP) ## write the tables of docs/your-model.md anew from the cases of the tests
 	$(BIN)/python -m docs.generators.models
+
+environments: $(STAMP) ## play the examples of docs/examples/environments.md and write the page anew
+	$(BIN)/python -m docs.generators.environments
 
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m docs.generators.losses

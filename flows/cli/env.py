@@ -1,5 +1,5 @@
 """`espalier env list`: the environments in which problems are played, a line each; `espalier env show NAME`: one, with
-its knobs; `espalier env audit NAME`: what its reward is worth before a model is trained on it."""
+its knobs and three worked examples; `espalier env audit NAME`: what its reward is worth before a model is trained on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
     what = p.add_subparsers(dest="what", required=True, metavar="list|show|audit")
     every = what.add_parser("list", help="a line for each environment")
     every.set_defaults(run=listed)
-    one = what.add_parser("show", help="one environment with its knobs")
+    one = what.add_parser("show", help="one environment with its knobs, and three examples, right and wrong")
     one.add_argument("name", metavar="ENVIRONMENT")
     one.set_defaults(run=shown)
     checked = what.add_parser("audit", help="try its reward without a model: junk, constants, repeats, leaks")
@@ -54,7 +54,19 @@ def shown(args: argparse.Namespace) -> int:
     print(f"  ends     {e.ends or 'its file does not say'}")
     for name, default in e.knobs.items():
         print(f"  {name:<16} {default!r}")
+    _examples(e.name)
     return 0
+
+
+def _examples(name: str) -> None:
+    """Prints three worked examples; of an environment of the user's own a sentence why there are none."""
+    from tasks.core.errors import UserError
+    from tasks.evaluation.env_examples import lines
+
+    try:
+        print("", *lines(name), sep="\n")
+    except UserError as e:
+        print(f"\n{e}")
 
 
 def audited(args: argparse.Namespace) -> int:

@@ -1,0 +1,40 @@
+"""docs/examples/environments.md: three worked examples of each environment that is played with others or with a checker.
+`make environments` writes it; a test asserts that the committed page is the generated one.
+"""
+
+from __future__ import annotations
+
+from tasks.core.paths import CODE as ROOT
+from tasks.evaluation.env_examples import lines
+
+PAGE = ROOT / "docs" / "examples" / "environments.md"
+SHOWN = {
+    "corridor": "A corridor shared with a partner who keeps to a rule ([LLM-Coordination](../../flows/recipes/library/llm-coordination.yaml)). "
+    "The right way takes the fewest steps; who only stays waits for the partner, or for ever.",
+    "home": "An assistant at home ([ProPerSim](../../flows/recipes/library/propersim.yaml)). The right way is what the person rates highest at "
+    "that moment, the wrong one what they rate lowest.",
+    "goods": "Agents who answer one after another and share what they contribute ([MAC-SPGG](../../flows/recipes/library/mac-spgg.yaml)).",
+    "retry": "A wrong answer may be repaired ([Leanabell](../../flows/recipes/library/leanabell-prover-v2.yaml) does so with what a checker "
+    "says). Here the right way errs once; the wrong one never learns.",
+    "wait": "An answer may be changed when the cue comes.",
+}
+
+
+def page() -> str:
+    """The page, from episodes that are played now."""
+    out = [
+        "# Examples of environments",
+        "",
+        "Which question this page answers: what does an episode look like, and what is it paid?",
+        "",
+        "`espalier env show NAME` prints three for every environment; these are some. In each the same problem is played in a right and in "
+        "a wrong way, by programs that know the rules. `told` is what the environment said.",
+    ]
+    for name, about in SHOWN.items():
+        out += ["", f"## {name}", "", about, "", "```text", *lines(name), "```"]
+    return "\n".join(out) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: written")
