@@ -105,7 +105,7 @@ def test_a_policy_that_was_not_trained_has_moved_nowhere_and_a_trained_one_has()
     ],
 )
 def test_worlds_of_labels_have_as_many_pairs_as_they_say(name, stage, n, tmp_path, monkeypatch):
-    monkeypatch.setattr(label_worlds, "_sft", lambda room, layers=1: None)  # no policy is trained for this
+    monkeypatch.setattr(label_worlds, "reader", lambda room, layers=1: None)  # no policy is trained for this
     room = worlds.Room(tmp_path, 1, "")
     registry.places()[name].lay(room)
     made = room.pairs(stage)
