@@ -22,6 +22,7 @@ import browser
 import foreign
 import pytest
 import toy
+from ports import free_port
 
 from tasks.storage import state
 from tasks.schedule import server
@@ -51,7 +52,7 @@ class Served:
             "import sys; from flows.cli import main; sys.exit(main())",
             "schedule",
             "--port",
-            "0",
+            str(free_port()),  # 0 would leave the system's choice free until the server is up
         ]
         with (self.root / "serve.log").open("wb") as log:
             self.process = subprocess.Popen(command, cwd=self.root, env=self.env, stdout=log, stderr=log)
