@@ -1,5 +1,7 @@
 """Group transforms that pay steps: what they learn, against worlds whose truth is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from synth.types import Scored
 from tasks.lab.toy import groups, problems
 from training.rl.group_transform._steps import Small
 from training.rl.group_transform.return_decomposition import return_decomposition
+from training.rl.group_transform.stage_progress import stage_progress
 from training.types import Group, Rollout, Segment
 
 
@@ -74,3 +77,36 @@ def test_the_small_network_learns_with_adam_as_torch_does():
         adam.step()
     for w, v in zip(ours.weights, theirs, strict=True):
         torch.testing.assert_close(w.detach(), v.detach(), atol=1e-12, rtol=0)
+
+
+def staged(observations, stage):
+    whole = episode(observations)
+    return replace(whole, score=Scored(value=0.0, parts={"stage": float(stage)}))
+
+
+def test_progress_within_a_stage_is_paid_and_never_more_than_the_next_stage():
+    """Two flags and a place: episodes that go to the right pass each stage, those that stay do not."""
+    rng = np.random.default_rng(0)
+    there = [staged([[0, 0, 0.2], [0, 0, 0.9], [1, 0, 0.2], [1, 0, 0.9]], 2) for _ in range(20)]
+    here = [staged([[0, 0, -0.2 - 0.7 * rng.random()] for _ in range(4)], 0) for _ in range(20)]
+    between = [staged([[0, 0, 0.5], [1, 0, -0.5], [1, 0, -0.5]], 1) for _ in range(20)]
+    state = {}
+    (out,) = stage_progress([Group(id="g", rollouts=(*there, *here, *between))], None, state, np.random.default_rng(1), done=[0, 1], updates=100)  # fmt: skip
+    paid, stayed, half = (rewards(out.rollouts[i]) for i in (0, 20, 40))
+    # A step is paid the state that it leads to; the last one is paid the stage that the score says.
+    assert 0.25 < paid[0] < 1 / 3 and 1.25 < paid[2] < 4 / 3 and paid[3] == 2
+    assert all(-1 / 3 < r < -0.25 for r in stayed)
+    assert all(2 / 3 < r < 0.75 for r in half)  # stage 1, and no progress in it: still above all of stage 0
+    assert [len(s) for pair in state["states"] for s in pair] == [80, 60, 40, 40]
+    assert [r.score for r in out.rollouts] == [r.score for r in (*there, *here, *between)]
+
+
+def test_stages_that_cannot_be_read_are_refused():
+    one = [Group(id="g", rollouts=(staged([[0, 0]], 0),))]
+    go = lambda **knobs: stage_progress(one, None, {}, np.random.default_rng(0), **knobs)  # noqa: E731
+    with pytest.raises(ValueError, match="an observation has 2 numbers"):
+        go(done=[0, 2])
+    with pytest.raises(ValueError, match="done is empty"):
+        go(done=[])
+    with pytest.raises(ValueError, match="below 1/2"):
+        go(done=[0], alpha=0.5)
