@@ -21,6 +21,7 @@ from tasks.lab import (
     step_worlds,
     tail_worlds,
     tone_worlds,
+    writer_worlds,
 )
 from tasks.lab.worlds import Place, Room, plans, quiet, run_stage
 
@@ -50,6 +51,7 @@ def places() -> dict[str, Place]:
             *step_worlds.WORLDS,
             *tail_worlds.WORLDS,
             *tone_worlds.WORLDS,
+            *writer_worlds.WORLDS,
             *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,
             *speculation_worlds.WORLDS,

@@ -33,6 +33,7 @@ TALKS = {
     "by_principle",
     "by_tone",
     "by_debate",
+    "by_critics",
     "aligned_steps",
 }  # about conversations, thoughts or programs, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
