@@ -31,7 +31,7 @@ def requests(port, get="/", post="/", body=b"{}", **credentials):
         yield "POST", post, {**credentials, **json, "Host": host, "Origin": f"http://{host}"}, body
 
 
-def ask(port, method, path, headers, body=b"", seconds=60):
+def ask(port, method, path, headers, body=b"", seconds=600):
     """(status, headers, body) of one request that is written as it is; status 0 where the connection is closed without
     a reply."""
     lines = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Length": str(len(body))} | dict(headers)

@@ -75,7 +75,7 @@ def test_a_killed_worker_changes_no_byte_and_a_failed_value_is_the_only_one_to_r
         ("rl.steps=", "rl.steps has no values"),
         ("seed=5..1", "seed has no values"),
         ("seed", "write STAGE.KNOB=VALUE,VALUE or seed=1..5"),
-        ("seed=1 seed=2", "seed stands twice"),
+        ("seed=1 seed=2", "seed is given twice"),
         ("seed=1..2 --workers 0", "--workers must be 1 or more"),
         ("rl.device=cuda --workers 64", "--workers is 64, and this machine has"),
     ],

@@ -51,7 +51,7 @@ def ask(messages, path="/chat/completions", **more):
     body = json.dumps({"model": "policy", "messages": messages, **more}).encode()
     headers = {"authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "content-type": "application/json"}
     try:
-        with urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, body, headers), timeout=60) as r:
+        with urllib.request.urlopen(urllib.request.Request(os.environ["OPENAI_BASE_URL"] + path, body, headers), timeout=600) as r:
             return json.load(r)
     except urllib.error.HTTPError as e:
         return json.load(e)
@@ -61,7 +61,7 @@ user = lambda text: {"role": "user", "content": text}
 """
 HTTPX = """
 import httpx
-client = httpx.Client(headers={"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}, timeout=60)
+client = httpx.Client(headers={"authorization": "Bearer " + os.environ["OPENAI_API_KEY"]}, timeout=600)
 """  # of those that need more: importing it takes longer than the rest of an agent
 SEARCH = {
     "type": "function",
@@ -241,7 +241,7 @@ def test_the_stage_rl_learns_through_a_program(tmp_path, monkeypatch):
             import httpx
             def solve(base_url, key, problem):
                 body = {"messages": problem["prompt"]}
-                r = httpx.post(base_url + "/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=60)
+                r = httpx.post(base_url + "/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=600)
                 said = r.json()["choices"][0]["message"]["content"] or ""
                 return {"score": float(len(said) % 2), "parts": {"length": len(said)}}
             """
@@ -704,7 +704,7 @@ def test_a_function_is_a_program(tmp_path, sessions, monkeypatch):
             def solve(base_url, key, problem):
                 print("what it prints is no answer")
                 body = {"messages": problem["prompt"]}
-                r = httpx.post(base_url + "/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=60)
+                r = httpx.post(base_url + "/chat/completions", json=body, headers={"authorization": "Bearer " + key}, timeout=600)
                 return r.json()["choices"][0]["message"]["content"]
             """
         )
@@ -765,7 +765,7 @@ def test_role_markers_in_messages_are_text(agent):
                 "messages": [{"role": "user", "content": "x"}],
                 "tools": [{"function": {"name": "f", "parameters": {"type": 7}}}],
             },
-            "the parameters of the tool 'f' are no JSON schema",
+            "the parameters of the tool 'f' are not a JSON schema",
         ),
         (lambda b: shapes.read_responses(b, ()), {"input": "x", "tools": [{"type": "web_search"}]}, "functions alone"),
         (lambda b: shapes.read_responses(b, ()), {"input": [{"type": "image"}]}, "has the type 'image'"),
@@ -803,7 +803,7 @@ def test_who_has_no_key_and_who_comes_late_is_refused(agent, sessions, tmp_path)
     assert {k: v[0] for k, v in seen.items()} == {
         "no key": 401, "another model": 404, "no json": 400, "no path": 404, "another site": 403, "models": 200,
     }  # fmt: skip
-    assert "ask for 'policy'" in seen["another model"][1] and "no JSON" in seen["no json"][1]
+    assert "ask for 'policy'" in seen["another model"][1] and "not JSON" in seen["no json"][1]
     assert httpx.get(f"{sessions.address}/sessions/0123/v1/models", headers={"x-api-key": "x"}).status_code == 401
 
 

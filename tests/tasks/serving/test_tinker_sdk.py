@@ -30,7 +30,7 @@ def at(tmp_path_factory):
     it = api.Service(tmp_path_factory.mktemp("states"))
     yield it
     it.server.should_exit = True
-    it.thread.join(60)
+    it.thread.join(600)
 
 
 def service(at):
@@ -179,5 +179,5 @@ def test_bytes_that_are_no_message_are_refused():
     sent += wire._bytes(7, wire._bytes(1, b"clip") + wire._bytes(2, b"\x09" + struct.pack("<d", 0.25)))
     assert wire.read_pass(sent) == ("model", [], "cross_entropy", {"clip": 0.25}, True)
     for broken in (b"\x0a\x05abc", b"\xff" * 12, b"\x0f", b"\x09\x01"):
-        with pytest.raises(Refused, match="no protocol buffer"):
+        with pytest.raises(Refused, match="not a whole protocol buffer"):
             list(wire.fields_of(broken))

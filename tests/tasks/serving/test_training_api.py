@@ -334,7 +334,7 @@ def test_what_is_refused(at, client):
     for call, said in (
         (lambda: client.create_lora_training_client("another"), "is not served here, 'tiny' is"),
         (lambda: client.create_lora_training_client(train_mlp=False, train_attn=False), "nothing would be trained"),
-        (lambda: client.create_training_client_from_state("../../etc/passwd"), "no path that save_state gave"),
+        (lambda: client.create_training_client_from_state("../../etc/passwd"), "not a path that save_state returned"),
         (lambda: client.create_training_client_from_state("a/b"), "no state"),
         (lambda: training.save_state("../x").result(), "cannot be a name"),
         (lambda: ServiceClient(f"http://127.0.0.1:{at.port}", "wrong"), "key"),
