@@ -13,7 +13,7 @@ from synth.verify import extract_answer
 from synth.verify.exact import normalise
 from tasks.core.errors import UserError
 from tasks.evaluation.measure import by_problem, over, plain
-from training.decode import DecodingSampler, Engine, Example
+from training.decode import Ask, DecodingSampler, Engine, Example
 from training.metrics.mean import mean
 from training.model.render import Renderer
 
@@ -46,7 +46,7 @@ def decoding(
     forward_tokens: int,
 ) -> DecodingSampler:
     """A decoder that replaces `sampler`, fitted first if it has to learn something. Raises UserError if the decoder
-    refuses."""
+    refuses, and if it needs a reward model and there is none."""
 
     def said(ids: np.ndarray) -> str:
         text = renderer.decode(ids)
@@ -76,6 +76,10 @@ def decoding(
         except ValueError as e:
             raise UserError(f"the decoder {name}: {e}") from e
 
+    if "reward_model" in decode.needs and rewards is None:
+        # Some need it with some knobs only: whether this one does shows at a token, now and not at the first request.
+        one = np.array([renderer.end_id], dtype=np.int64)
+        refusing(engine, [Ask(prompt=one, seed=0, max_tokens=1, forward_tokens=forward_tokens)], fitted)
     return DecodingSampler(engine=engine, decode=refusing, fitted=fitted, forward_tokens=forward_tokens)
 
 

@@ -28,7 +28,6 @@ numbers compare. Leaves out features of several layers (EAGLE-3), and batches: a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,27 +35,26 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import kl_div, log_softmax, smooth_l1_loss
+from torch.nn.functional import log_softmax
 
 from synth.types import Sampling, seed_for
-from training.decode import Account, Ask, Decoded, Engine, Example
-from training.decode.speculate import Draft, _chances, _drawn, drafting
+from training.decode import Ask, Decoded, Engine, Example
+from training.decode._drafts import Answer, Draft, Learned, chances, drafting, drawn, near, some, vocabulary
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
-from training.rollout.ending import Ending
-from training.types import Segment
 
 
 @dataclass(kw_only=True)
 class Head:
     """A draft head that may go on learning. net: the head; embedding, head [V, d]: the model's; loss: of the last step;
-    reward: mean of R over the last group of GTO, 0 without."""
+    reward: mean of R over the last group of GTO, 0 without; vocabulary: of the model's tokenizer."""
 
     net: Draft
     optimizer: torch.optim.Optimizer
     embedding: Tensor
     head: Tensor
     chance: torch.Generator
+    vocabulary: dict[str, int] | None
     loss: float = 0.0
     reward: float = 0.0
 
@@ -66,12 +64,7 @@ class Head:
 
     def near(self, before: Tensor, token: Tensor, after: Tensor) -> Tensor:
         """The loss on features and tokens: before [n, d], token [n] -> after [n, d]."""
-        weight = self.head.float()
-        guess = self.next(before, token)
-        want = log_softmax(after @ weight.T, 1)
-        return smooth_l1_loss(guess, after) + kl_div(
-            log_softmax(guess @ weight.T, 1), want, reduction="batchmean", log_target=True
-        )
+        return near(self.net, before, self.embedding[token].float(), after, self.head.float())
 
     def step(self, loss: Tensor) -> None:
         self.optimizer.zero_grad()
@@ -121,7 +114,7 @@ def draft_tree(
 ) -> list[Decoded]:
     if min(depth, top_k, nodes) < 1:
         raise ValueError(f"depth {depth}, top_k {top_k}, nodes {nodes}: a tree of drafts has 1 or more of each")
-    sampling = drafting(engine, fitted.head, temperature, "draft_tree")
+    sampling = drafting(engine, fitted, temperature, "draft_tree")
     engine.sampler.sync()
     head = replace(fitted, embedding=engine.embedding(), head=engine.read_out()[1])  # the policy may have moved
     size = budget(c_peak, len(asks), nodes)
@@ -136,8 +129,8 @@ def draft_tree(
         token = torch.from_numpy(np.concatenate([ids[: len(f) - 1] for f, ids in seen])).to(before.device)
         with torch.inference_mode(False), torch.enable_grad():
             for _ in range(online if len(before) else 0):
-                few = torch.randint(len(before), (min(256, len(before)),), generator=head.chance).to(before.device)
-                head.step(head.near(before[few].clone(), token[few], after[few].clone()))
+                a, x, b = some((before, token, after), head.chance)
+                head.step(head.near(a.clone(), x, b.clone()))
         fitted.loss = head.loss
     return done
 
@@ -191,67 +184,34 @@ def _answered(
     engine: Engine, ask: Ask, head: Head, shape: tuple[int, int, int], sampling: Sampling
 ) -> tuple[Decoded, Tensor]:
     """The answer, and the features [m, d] from which its first m tokens were drawn."""
-    sampler, account = engine.sampler, Account(limit=ask.forward_tokens)
-    most, begun = engine.room(ask, account), time.perf_counter()
-    device, (depth, top_k, nodes) = head.head.device, shape
-    cache = CachedRows(1, device)
-    ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(head.head))
+    answer = Answer.of(engine, ask, sampling, head.head)
+    account, most, (depth, top_k, nodes) = answer.account, answer.most, shape
     rng = np.random.default_rng(seed_for(ask.seed, "draft tree"))
-    ids: list[int] = []
-    logp: list[float] = []
-    entropy: list[float] = []
     features: list[Tensor] = []
-    passes = sent = 0
+    sent = 0
 
     def take(feature: Tensor) -> bool:
         """Draw the token behind a feature [d]; whether the turn goes on."""
         features.append(feature)
-        p = _chances(sampler.logits(feature[None])[0], sampling)
-        token = _drawn(p, sampling, rng)
-        ids.append(token)
-        logp.append(float(p[token].log()))
-        entropy.append(float(-(p * p.clamp(min=1e-30).log()).sum()))
-        return ending.why(token, np.array(ids)) is None and len(ids) < most
+        p = answer.chances(feature[None])[0]
+        return answer.take(drawn(p, sampling, rng), p)
 
-    account.charge("policy", len(ask.prompt))
-    prompt = torch.as_tensor(ask.prompt, device=device)[None]
-    out = hidden_states(sampler.model, prompt, cache.begin(len(ask.prompt)), cache)[0]
-    cache.advance()
-    on = take(out[-1])
+    on = take(answer.read(ask.prompt)[-1])
     while on and account.left >= 1:
         # Room for the whole answer and its last token comes before drafts.
-        spare = account.left - 1 - (most - len(ids))
-        few = int(max(0, min(nodes, spare, (most - len(ids) - 1) * top_k)))
-        tree = drafted(head, features[-1], ids[-1], min(depth, max(most - len(ids) - 1, 1)), top_k, few, sampling)
-        parents = np.array([-1, *(p + 1 for p in tree.parents)])
-        account.charge("policy", len(parents))
-        new = torch.tensor([[ids[-1], *tree.ids]], device=device)
-        out = hidden_states(sampler.model, new, cache.branch(parents), cache)[0]
-        passes, sent, path = passes + 1, sent + len(tree.ids), [0]
+        rest, token = most - len(answer.ids), answer.ids[-1]
+        few = int(max(0, min(nodes, account.left - 1 - rest, (rest - 1) * top_k)))
+        tree = drafted(head, features[-1], token, min(depth, max(rest - 1, 1)), top_k, few, sampling)
+        out = answer.read([token, *tree.ids], np.array([-1, *(p + 1 for p in tree.parents)]))
+        answer.passes, sent, path = answer.passes + 1, sent + len(tree.ids), [0]
         while on := take(out[path[-1]]):
-            children = [i + 1 for i, p in enumerate(tree.parents) if p + 1 == path[-1] and tree.ids[i] == ids[-1]]
+            new = answer.ids[-1]
+            children = [i + 1 for i, p in enumerate(tree.parents) if p + 1 == path[-1] and tree.ids[i] == new]
             if not children:
                 break
             path.append(children[0])
-        cache.follow(path)
-    if account.left >= 1:
-        account.charge("policy", 1)  # the last token is read as a sampler does, so that accounts compare
-        last = torch.tensor([ids[-1:]], device=device)
-        hidden_states(sampler.model, last, cache.begin(1), cache)
-    account.seconds = time.perf_counter() - begun
-    account.memory = (len(ask.prompt) + len(ids) + nodes) * engine.bytes_per_token
-    account.path, account.passes = "own layers", passes
-    account.events.append(f"{len(ids)} tokens in {passes} passes, {sent} drafts read")
-    segment = Segment(
-        ids=np.array(ids, dtype=np.int64),
-        role="model",
-        logp=np.array(logp, dtype=np.float32),
-        entropy=np.array(entropy, dtype=np.float32),
-        stop=ending.why(ids[-1], np.array(ids)) or "length",
-        version=sampler.version,
-        sampling=replace(sampling, max_tokens=ask.max_tokens),
-    )
-    return Decoded(segment=segment, account=account), torch.stack(features).float()
+        answer.cache.follow(path)
+    return answer.decoded(f"{sent} drafts read", nodes), torch.stack(features).float()
 
 
 def fit(
@@ -275,10 +235,8 @@ def fit(
 ) -> Head:
     """The draft head, trained on the model's features of the chosen answers, and by the reward of its trees for `gto`
     steps."""
-    norm, weight = engine.read_out()
-    rows = [np.concatenate([p.prompt, p.chosen]) for p in pairs]
-    with torch.no_grad():
-        features = [norm(s[0].to(weight.dtype)).float() for s in engine.streams(rows, [engine.layers - 1])]
+    weight, learned = engine.read_out()[1], Learned.of(engine, pairs)
+    rows, features = learned.rows, learned.features
     net = Draft(weight.shape[1], seed_for(seed, "draft")).to(weight.device)
     head = Head(
         net=net,
@@ -286,22 +244,16 @@ def fit(
         embedding=engine.embedding(),
         head=weight,
         chance=torch.Generator().manual_seed(seed_for(seed, "rows")),
+        vocabulary=vocabulary(engine),
     )
-    before, after = torch.cat([f[:-1] for f in features]), torch.cat([f[1:] for f in features])
-    token = torch.from_numpy(np.concatenate([r[1:] for r in rows])).to(before.device)
-
-    def near() -> Tensor:
-        few = torch.randint(len(before), (min(256, len(before)),), generator=head.chance).to(before.device)
-        return head.near(before[few], token[few], after[few])
-
     for _ in range(steps):
-        head.step(near())
+        head.step(head.near(*learned.some(head.chance)))
     begun = Head(**{**vars(head), "net": Draft(weight.shape[1], 0).to(weight.device)})
     begun.net.load_state_dict(net.state_dict())
     sampling = engine.sampling if temperature is None else replace(engine.sampling, temperature=temperature)
     rng = np.random.default_rng(seed_for(seed, "gto"))
     for _ in range(gto):
-        loss = near()
+        loss = head.near(*learned.some(head.chance))
         if omega:
             i = int(rng.integers(len(rows)))
             first = int(rng.integers(1, max(len(rows[i]) - group, 1) + 1))
@@ -373,7 +325,7 @@ def expected(
     out = hidden_states(engine.sampler.model, ids, cache.branch(parents), cache)[0]
     cache.held[0] = held
     cache.window(0, 1)
-    p = torch.stack([_chances(z, sampling) for z in engine.sampler.logits(out)])
+    p = torch.stack([chances(z, sampling) for z in engine.sampler.logits(out)])
     chance = [float(p[parent + 1, i]) for i, parent in zip(tree.ids, tree.parents, strict=True)]
     return [float(np.cumprod([chance[i] for i in branch]).sum()) for branch in branches]
 

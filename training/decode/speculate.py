@@ -19,45 +19,28 @@ Leaves out trees of drafts. Answers are drawn one after another.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import kl_div, log_softmax, smooth_l1_loss
+from torch import Tensor
 
 from synth.types import Sampling, seed_for
-from training.decode import Account, Ask, Decoded, Engine, Example
-from training.decode._networks import seeded
-from training.model.kv_cache import CachedRows
-from training.model.model import hidden_states
-from training.rollout.ending import Ending
-from training.rollout.torch_sampler import truncated
-from training.types import Segment
-
-
-class Draft(nn.Module):
-    """Features [n, d] and embeddings [n, d] of the tokens behind them -> the next features [n, d]."""
-
-    def __init__(self, width: int, seed: int) -> None:
-        super().__init__()
-        with seeded(seed):
-            self.net = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.SiLU(), nn.Linear(2 * width, width))
-
-    def forward(self, feature: Tensor, embedded: Tensor) -> Tensor:
-        return feature + self.net(torch.cat([feature, embedded], -1))
+from training.decode import Ask, Decoded, Engine, Example
+from training.decode._drafts import Answer, Draft, Learned, chances, drafting, drawn, near, vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drafter:
-    """net: the draft head, or None for uniform drafts; embedding, head [V, d]: the model's; loss: of the last step."""
+    """net: the draft head, or None for uniform drafts; embedding, head [V, d]: the model's; vocabulary: of its tokenizer;
+    loss: of the last step."""
 
     net: Any
     embedding: Tensor
     head: Tensor
+    vocabulary: dict[str, int] | None
     loss: float
 
 
@@ -76,110 +59,41 @@ def speculate(
 ) -> list[Decoded]:
     if depth < 1:
         raise ValueError(f"depth is {depth}: it is how many tokens are drafted in a row, 1 or more")
-    sampling = drafting(engine, fitted.head, temperature, "speculate")
+    sampling = drafting(engine, fitted, temperature, "speculate")
     deep = depth if not c_peak else max(0, min(depth, c_peak // max(1, len(asks)) - 1))
     engine.sampler.sync()
     return [_answered(engine, ask, fitted, deep, sampling) for ask in asks]
 
 
-def drafting(engine: Engine, head: Tensor, temperature: float | None, name: str) -> Sampling:
-    """How tokens are drawn where a drafter that read this head helps. Raises ValueError if it is not the model's, and for
-    one of some choices; name: the decoder's."""
-    if head.shape != engine.read_out()[1].shape:
-        raise ValueError(
-            "the drafter was made with another model, of another tokenizer or width: make it anew with this one"
-        )
-    sampling = engine.sampling if temperature is None else replace(engine.sampling, temperature=temperature)
-    if sampling.choices:
-        raise ValueError(f"{name} draws tokens and not one of some choices: take the decoder sample")
-    return sampling
-
-
 @torch.inference_mode()
 def _answered(engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: Sampling) -> Decoded:
-    sampler, account = engine.sampler, Account(limit=ask.forward_tokens)
-    most, begun = engine.room(ask, account), time.perf_counter()
-    device = drafter.head.device
-    cache = CachedRows(1, device)
-    ending = Ending.of(sampling, sampler.end_id, sampler.renderer, len(drafter.head))
+    answer = Answer.of(engine, ask, sampling, drafter.head)
+    account, most = answer.account, answer.most
     rng = np.random.default_rng(seed_for(ask.seed, "speculate"))
-
-    def read(ids: Sequence[int] | np.ndarray) -> Tensor:
-        """The features [n, d] of the next ids, which the cache then holds."""
-        account.charge("policy", len(ids))
-        x = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=device)[None]
-        out = hidden_states(sampler.model, x, cache.begin(len(ids)), cache)[0]
-        cache.advance()
-        return out
-
-    ids: list[int] = []
-    logp: list[float] = []
-    entropy: list[float] = []
-    passes = drafted = kept = 0
-
-    def take(token: int, p: Tensor) -> bool:
-        """Write a token that has the distribution p [V]; whether the turn goes on."""
-        ids.append(token)
-        logp.append(float(p[token].log()))
-        entropy.append(float(-(p * p.clamp(min=1e-30).log()).sum()))
-        return ending.why(token, np.array(ids)) is None and len(ids) < most
-
-    feature = read(ask.prompt)[-1]
-    p = _chances(sampler.logits(feature[None])[0], sampling)
-    on = take(_drawn(p, sampling, rng), p)
+    proposed = kept = 0
+    feature = answer.read(ask.prompt)[-1]
+    p = answer.chances(feature[None])[0]
+    on = answer.take(drawn(p, sampling, rng), p)
     while on and account.left >= 2:
-        k = int(min(depth, account.left - 2, most - len(ids) - 1))
-        tokens, q = _drafts(drafter, feature, ids[-1], k, sampling, rng)
-        features = read([ids[-1], *tokens])
-        chances = [_chances(x, sampling) for x in sampler.logits(features)]
-        passes, drafted = passes + 1, drafted + len(tokens)
+        k = int(min(depth, account.left - 2, most - len(answer.ids) - 1))
+        tokens, q = _drafts(drafter, feature, answer.ids[-1], k, sampling, rng)
+        features = answer.read([answer.ids[-1], *tokens])
+        model = answer.chances(features)
+        answer.passes, proposed = answer.passes + 1, proposed + len(tokens)
         good = 0
         for i, token in enumerate(tokens):
-            new, same = _checked(chances[i], q[i], token, sampling, rng)
+            new, same = _checked(model[i], q[i], token, sampling, rng)
             good += same
             kept += same
-            on = take(new, chances[i])
+            on = answer.take(new, model[i])
             if not same or not on:
                 break
         else:
-            on = take(_drawn(chances[-1], sampling, rng), chances[-1])
+            on = answer.take(drawn(model[-1], sampling, rng), model[-1])
         feature = features[good]
-        cache.held[0] -= len(tokens) - good
-        cache.window(0, 1)
-    if account.left >= 1 and len(ids):
-        read(ids[-1:])  # the last token is read as a sampler does, so that accounts compare
-    account.seconds = time.perf_counter() - begun
-    account.memory = (len(ask.prompt) + len(ids)) * engine.bytes_per_token
-    account.path, account.passes = "own layers", passes
-    account.events.append(f"{len(ids)} tokens in {passes} passes, {kept} of {drafted} drafts kept")
-    why = ending.why(ids[-1], np.array(ids)) or "length"
-    segment = Segment(
-        ids=np.array(ids, dtype=np.int64),
-        role="model",
-        logp=np.array(logp, dtype=np.float32),
-        entropy=np.array(entropy, dtype=np.float32),
-        stop=why,
-        version=sampler.version,
-        sampling=replace(sampling, max_tokens=ask.max_tokens),
-    )
-    return Decoded(segment=segment, account=account)
-
-
-def _chances(logits: Tensor, sampling: Sampling) -> Tensor:
-    """[V] double: what a token is drawn from; at temperature 0 the model's own, of which the likeliest is taken."""
-    z = logits.double()
-    if sampling.temperature not in (0, 1):
-        z = z / sampling.temperature
-    if sampling.temperature > 0:
-        z = truncated(z[None], sampling)[0]
-    return torch.softmax(z, 0)
-
-
-def _drawn(p: Tensor, sampling: Sampling, rng: np.random.Generator) -> int:
-    if sampling.temperature == 0:
-        return int(p.argmax())
-    cdf = p.cumsum(0)
-    return int(torch.searchsorted(cdf, cdf[-1:] * rng.random(), right=True).clamp(max=len(p) - 1))
+        answer.cache.held[0] -= len(tokens) - good
+        answer.cache.window(0, 1)
+    return answer.decoded(f"{kept} of {proposed} drafts kept")
 
 
 def _checked(p: Tensor, q: Tensor, token: int, sampling: Sampling, rng: np.random.Generator) -> tuple[int, bool]:
@@ -190,7 +104,7 @@ def _checked(p: Tensor, q: Tensor, token: int, sampling: Sampling, rng: np.rando
     if rng.random() * float(q[token]) < float(p[token]):
         return token, True
     rest = (p - q).clamp(min=0)
-    return _drawn(rest if float(rest.sum()) > 0 else p, sampling, rng), False
+    return drawn(rest if float(rest.sum()) > 0 else p, sampling, rng), False
 
 
 def _drafts(
@@ -198,18 +112,18 @@ def _drafts(
 ) -> tuple[list[int], list[Tensor]]:
     """A chain of k tokens behind a token, and the distribution [V] that each was drawn from."""
     tokens: list[int] = []
-    chances: list[Tensor] = []
+    said: list[Tensor] = []
     for _ in range(k):
         if drafter.net is None:
             q = torch.full((len(drafter.head),), 1 / len(drafter.head), dtype=torch.float64)
             token = int(rng.integers(len(q)))
         else:
             feature = drafter.net(feature[None].float(), drafter.embedding[token][None].float())[0]
-            q = _chances(drafter.head.float() @ feature, sampling)
-            token = _drawn(q, sampling, rng)
+            q = chances(drafter.head.float() @ feature, sampling)
+            token = drawn(q, sampling, rng)
         tokens.append(token)
-        chances.append(q)
-    return tokens, chances
+        said.append(q)
+    return tokens, said
 
 
 def fit(
@@ -225,28 +139,20 @@ def fit(
     seed: int = 0,
 ) -> Drafter:
     """The draft head, trained on the model's features of the chosen answers."""
-    norm, head = engine.read_out()
-    embedding = engine.embedding()
+    head, embedding, words = engine.read_out()[1], engine.embedding(), vocabulary(engine)
     if draft == "uniform":
-        return Drafter(net=None, embedding=embedding, head=head, loss=0.0)
-    rows = [np.concatenate([p.prompt, p.chosen]) for p in pairs]
-    with torch.no_grad():
-        features = [norm(s[0].to(head.dtype)).float() for s in engine.streams(rows, [engine.layers - 1])]
-    before, after = torch.cat([f[:-1] for f in features]), torch.cat([f[1:] for f in features])
-    token = torch.from_numpy(np.concatenate([r[1:] for r in rows])).to(before.device)
-    net = Draft(head.shape[1], seed_for(seed, "draft")).to(before.device)
+        return Drafter(net=None, embedding=embedding, head=head, vocabulary=words, loss=0.0)
+    learned = Learned.of(engine, pairs)
+    net = Draft(head.shape[1], seed_for(seed, "draft")).to(head.device)
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
     weight, loss = head.float(), torch.zeros(())
     chance = torch.Generator().manual_seed(seed_for(seed, "rows"))
     for _ in range(steps):
-        few = torch.randint(len(before), (min(256, len(before)),), generator=chance).to(before.device)
-        guess = net(before[few], embedding[token[few]].float())
-        want = log_softmax(after[few] @ weight.T, 1)
-        near = kl_div(log_softmax(guess @ weight.T, 1), want, reduction="batchmean", log_target=True)
-        loss = smooth_l1_loss(guess, after[few]) + near
+        before, token, after = learned.some(chance)
+        loss = near(net, before, embedding[token].float(), after, weight)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     for p in net.parameters():
         p.requires_grad_(False)
-    return Drafter(net=net, embedding=embedding, head=head, loss=float(loss.detach()))
+    return Drafter(net=net, embedding=embedding, head=head, vocabulary=words, loss=float(loss.detach()))

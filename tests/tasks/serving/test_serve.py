@@ -382,12 +382,12 @@ def test_greedy_as_a_decoder_is_the_plain_greedy_answer_and_other_wishes_are_ref
 
 
 def test_what_a_decoder_refuses_is_the_requests_mistake(at):
-    it = Endpoint(at.model, at.renderer, by("best_of_n"))
+    it = Endpoint(at.model, at.renderer, by("majority", k=-1))
     try:
         status, said = it.raw(messages=CHAT, max_tokens=3)
     finally:
         it.close()
-    assert status == 400 and said["error"]["message"].startswith("the decoder best_of_n: ")
+    assert status == 400 and said["error"]["message"].startswith("the decoder majority: ")
 
 
 def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):
@@ -401,6 +401,10 @@ def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):
         (["--budget", "9"], "--budget is what a decoder may spend"),
         (["--decoder", "greedi"], "did you mean 'greedy'"),
         (["--decoder", "steer"], "learns from preference pairs"),
+        (
+            ["--decoder", "best_of_n"],
+            "the decoder best_of_n: this decoder chooses by a reward model, and there is none",
+        ),
         (["--decoder", "greedy", "--engine", "vllm"], "which --engine vllm does not give it"),
         (["--decoder", "greedy", "--training"], "leave out --decoder"),
     ):

@@ -9,7 +9,10 @@ from scipy.stats import chi2
 from synth.types import Sampling
 from tasks.planning.pieces import bind
 from training.decode import Ask, Engine, Example
-from training.decode.speculate import _checked, _drawn
+from training.decode._drafts import drawn
+from training.decode.speculate import _checked
+from training.model.model import train_tokenizer
+from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 
 V = tiny.Vocabulary(16)
@@ -69,7 +72,7 @@ def test_a_hundred_thousand_draws_have_the_distribution_of_the_target():
     counts, wrong, n = np.zeros(12), np.zeros(12), 100_000
     hot, accepted = Sampling(), 0
     for _ in range(n):
-        token = _drawn(q, hot, rng)
+        token = drawn(q, hot, rng)
         wrong[token] += 1
         token, same = _checked(p, q, token, hot, rng)
         counts[token] += 1
@@ -117,3 +120,16 @@ def test_concurrency_bounds_the_drafts_and_bad_knobs_are_refused():
     small = Engine(sampler=TorchSampler(tiny.build(vocabulary=tiny.Vocabulary(24), hidden=16), 2), text=str, said=str)
     with pytest.raises(ValueError, match="made with another model"):
         other(small, asks(1), fitted)
+
+
+def test_a_drafter_of_a_model_with_other_words_is_refused_though_the_shapes_agree():
+    source = Engine(sampler=TorchSampler(tiny.build(), 2, renderer=Renderer(tiny.tokenizer())), text=str, said=str)
+    words = sorted(tiny.TEXTS, key=len) * 2
+    other = train_tokenizer([w.replace("a", "o") for w in words], vocab_size=len(tiny.tokenizer()))
+    same = Engine(sampler=TorchSampler(tiny.build(), 2, renderer=Renderer(other)), text=str, said=str)
+    for name in ("speculate", "draft_tree"):
+        decode = bind("decode", {"piece": name, "steps": 2})
+        fitted = decode.fit(source, pairs(source, 3))
+        assert decode(source, asks(1), fitted)
+        with pytest.raises(ValueError, match="gives other ids to the same text: make it anew"):
+            decode(same, asks(1), fitted)
