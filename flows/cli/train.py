@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,8 @@ def train(args: argparse.Namespace) -> int:
                 shutil.rmtree(root)
             raise
         print(f"{method} on {n:,} {ROWS[kind]}, in {root}: params.yaml has the settings.", flush=True)
+        if not any("files" in key.split(".") for key in changes):  # else other keys may say how the rows are read
+            _warn(where, kind, n)
         if args.no_run:
             return 0
         code = run.run(parser()[0].parse_args(["run"]))
@@ -129,6 +132,19 @@ def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
             f"{' or '.join(ROWS[k] for k in fits)}: choose {' or '.join(DEFAULT[k] for k in fits)}, or see docs/own-rows.md"
         )
     return kind, wanted
+
+
+def _warn(data: str, kind: str, n: int) -> None:
+    """Says which rows will be left out, before hours go by: of a large file, as far as its first rows tell."""
+    from tasks.rows.guess import unusable
+
+    looked, bad = unusable(data, kind)
+    if bad:
+        of = f"{n:,} rows" if looked == n else f"the first {looked:,} rows"
+        print(
+            f"warning: {len(bad):,} of {of} cannot be used; the first: {bad[0].id}: {bad[0].reason}: {bad[0].evidence[:200]}",
+            file=sys.stderr,
+        )
 
 
 def _model(model: str) -> str:

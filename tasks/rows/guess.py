@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,29 @@ def fits_of(row: Mapping[str, Any]) -> list[str]:
     except ValueError:
         pass
     return stages if messages or stages else []
+
+
+def unusable(data: str, stage: str) -> tuple[int, list[Quarantined]]:
+    """How many of the first rows were looked at, and those of them that the stage that learns (sft, prefer, rl) will not
+    get: a missing cell, a line that is not JSON, equal sides."""
+    looked = list(islice(files.rows(data), LOOKED_AT))
+    if stage == "prefer":
+        made: Iterable[Any] = Reader(name=Path(data).name).pairs(iter(looked))
+        return len(looked), [item for item in made if isinstance(item, Quarantined)]
+    bad = []
+    for index, item in enumerate(looked):
+        if isinstance(item, Quarantined):
+            bad.append(item)
+            continue
+        place, row = item
+        try:
+            if not isinstance(row, Mapping):
+                raise ValueError(f"not_an_object: {row!r:.200}")
+            conversation(row) if stage == "sft" else plain(row, index)
+        except ValueError as e:
+            reason, _, evidence = str(e).partition(": ")
+            bad.append(Quarantined(id=place, stage=stage, reason=reason, evidence=evidence or reason))
+    return len(looked), bad
 
 
 def fault_of(row: Mapping[str, Any]) -> str:

@@ -60,11 +60,11 @@ def configured(root: Path) -> Mapping[str, Any]:
     return settings
 
 
-def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None) -> int:
+def run(args: Sequence[str], root: Path, extra: Mapping[str, str] | None = None, module: str = "dvc") -> int:
     """Run `dvc <args>` in `root`, its output on ours, and return its exit code. DVC is ended when we are: its stage
-    then ends itself. Raises UserError if its settings cannot be read."""
+    then ends itself. `module`: what is run as DVC. Raises UserError if its settings cannot be read."""
     configured(root)
-    child = subprocess.Popen(process.ending_with_us("dvc", *args), cwd=root, env=environment(extra))
+    child = subprocess.Popen(process.ending_with_us(module, *args), cwd=root, env=environment(extra))
     try:
         return child.wait()
     finally:
@@ -105,9 +105,8 @@ def _quietly() -> list[str]:
 def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None) -> int:
     """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
     committed(root)
-    return run(
-        ["exp", "run", *_quietly(), *(arg for text in _grammar(overrides, root) for arg in ("-S", text))], root, extra
-    )
+    changes = [arg for text in _grammar(overrides, root) for arg in ("-S", text)]
+    return run(["exp", "run", *_quietly(), *changes], root, extra, module="tasks.runtime.experiment")
 
 
 def damaged_index(root: Path) -> str:

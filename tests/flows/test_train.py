@@ -96,6 +96,22 @@ def test_it_is_run_as_by_the_command(folder, monkeypatch):
     assert given[0].keys() == vars(cli.parser()[0].parse_args(["run"])).keys()
 
 
+@pytest.mark.parametrize(
+    "rows, said",
+    [
+        ("prompt,answer\n1 plus 1?,2\n2 plus 2?,\n,5\n", "2 of 3 rows cannot be used; the first: mine.csv row 2: missing_field: answer is empty"),
+        ("prompt,completion\n,two\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: missing_columns"),
+        ("prompt,chosen,rejected\nHi?,yes,no\nHo?,,no\n", "1 of 2 rows cannot be used; the first: mine.csv row 2: empty_side: chosen is blank"),
+        ("prompt,answer\n1 plus 1?,2\n", ""),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_used_are_said_before_the_run(folder, capsys, rows, said):
+    (folder / "mine.csv").write_text(rows)
+    made(folder, "--data", "mine.csv")
+    err = capsys.readouterr().err
+    assert said in err and err.startswith("warning: " if said else "")
+
+
 def test_what_clean_wrote_is_a_file_to_train_on(folder, capsys):
     assert cli.main(["clean", "pairs.jsonl", "--out", "cleaned"]) == 0
     made(folder, "--data", "cleaned")

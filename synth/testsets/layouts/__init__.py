@@ -50,8 +50,11 @@ def problem(
 
 
 def field(row: Mapping[str, Any], *names: str) -> str:
-    """The text of the first of these fields that the row has. Raises ValueError with those that it has."""
+    """The text of the first of these fields that the row has. Raises ValueError that says which is empty, or those that it
+    has."""
     for name in names:
         if name in row and row[name] is not None:
             return row[name] if isinstance(row[name], str) else str(row[name])
+    if empty := [name for name in names if name in row]:
+        raise ValueError(f"missing_field: {empty[0]} is empty")
     raise ValueError(f"missing_field: none of {', '.join(names)} (it has {', '.join(map(str, row)) or 'nothing'})")

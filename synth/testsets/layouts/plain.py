@@ -31,11 +31,11 @@ def plain(
     without one the row's own, else `number` for numbers and `exact` for the rest, where a list of answers gives the
     aliases, and a field `args` the verifier's arguments. Where a verifier is named, a row needs no answer. `env`: where
     the row names none. A field `solution` beside the answer is a worked answer, to be learned from."""
-    key = question or next((q for q in QUESTIONS if row.get(q) is not None), "question")
+    key = question or _named(row, QUESTIONS)
     talk = messages_of({"messages": row[key]}) if isinstance(row.get(key), list) else ()
     text = next((m.content for m in reversed(talk) if m.role == "user"), "") if talk else field(row, key)
     named = str(row.get("verifier") or verifier)
-    key = answer or next((a for a in ANSWERS if row.get(a) is not None), "answer")
+    key = answer or _named(row, ANSWERS)
     given = row.get(key)
     unanswered = given is None and bool(named)
     aliases = [str(a) for a in given[1:]] if isinstance(given, list) else []
@@ -60,6 +60,12 @@ def plain(
         )
     lineage = {**built.lineage, **({"unanswered": True} if unanswered else {"solution": _worked(row, key, reference)})}
     return replace(built, lineage=lineage, env=str(row.get("env") or env or "single"))
+
+
+def _named(row: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The first of the names under which the row has something; else the first that it has, be it empty."""
+    filled = next((n for n in names if row.get(n) is not None), "")
+    return filled or next((n for n in names if n in row), names[0])
 
 
 def _worked(row: Mapping[str, Any], key: str, reference: str) -> str:

@@ -12,6 +12,7 @@ import sys
 
 import pytest
 import toy
+import yaml
 
 from tasks.core.errors import UserError
 from tasks.runtime import dvc
@@ -77,11 +78,17 @@ def test_recipes_are_experiments(repo):
     assert ran(repo) == [], "what an experiment computed is not computed again"
 
 
-def test_settings_reach_the_plan_through_dvc(repo, monkeypatch):
+def test_settings_reach_the_plan_through_dvc(repo, monkeypatch, capfd):
     for name, value in toy.WHO.items():
         monkeypatch.setenv(name, value)
+    lock = yaml.safe_load((repo / "dvc.lock").read_text())
+    del lock["stages"]["rl"]  # as in a new project, where no stage has an output yet
+    (repo / "dvc.lock").write_text(yaml.safe_dump(lock))
+    shutil.rmtree(repo / "artifacts/rl")
     changes = {"set.rl.advantage": {"piece": "quantile", "k": 0.25}, "set.rl.optimizer.lr": 1e-05, "seed": 3}
     assert dvc.experiment(changes, repo) == 0
+    said = capfd.readouterr()
+    assert "rl: at work" in said.out and "No file hash info" not in said.out + said.err
     plan = json.loads((repo / "artifacts/plan/rl.json").read_text())
     assert plan["params"]["advantage"] == {"piece": "quantile", "k": 0.25, "eps": 1e-8}
     assert plan["params"]["optimizer"]["lr"] == 1e-05 and plan["seed"] == 3
