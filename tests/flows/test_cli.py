@@ -230,7 +230,7 @@ def test_dry_run_says_what_and_why(project, capsys, monkeypatch):
 
 def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     asked = []
-    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: asked.append((args, extra)) or 0)
+    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None, **_: asked.append((args, extra)) or 0)
     monkeypatch.setattr("tasks.tracking.spool.shipped", lambda *args, **more: contextlib.nullcontext())
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
@@ -266,7 +266,7 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     assert "0.700 [0.450, 0.550]" in text and "rl - sft    0.100 [0.450, 0.550]" in text
     said(capsys, "run", "--recipe", "qae", "--set", "rl.optimizer.lr=1e-4", "--set", "seed=3")
     assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.optimizer.lr=0.0001", "-S", "++seed=3"]
-    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None: 1)
+    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None, **_: 1)
     assert "What was finished stays finished" in said(capsys, "run", code=1)
 
 

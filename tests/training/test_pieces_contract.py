@@ -480,8 +480,13 @@ def test_a_schedule_gives_whole_numbers_that_a_turn_can_have(f, _):
 
 @pytest.mark.parametrize(("f", "_"), variants("group_transform"))
 def test_a_guide_keeps_groups_and_never_touches_what_needs_no_help(f, _):
-    seen = {"factors": [[0.0, 1.0], [1.0, 0.0]], "observation": [[0.0, 1.0], [1.0, 0.0]]}  # of worlds of numbers
+    seen = {  # of worlds of numbers
+        "factors": [[0.0, 1.0], [1.0, 0.0]],
+        "observation": [[0.0, 1.0, *[0.0] * 10], [1.0, 0.0, *[0.0] * 10]],
+    }
     more = {"extras": [[seen] * len(r) for r in REWARDS]} if pays_steps(f) else {}
+    if pays_steps(f):
+        more["parts"] = [[{"stage": 1.0}] * len(r) for r in REWARDS]
     given = toy.groups(REWARDS, **more)
     out = f(given, toy.RolloutServices(plays=[[0.0, 1.0, 0.0]] * 20), {}, rng())
     assert [g.id for g in out] == [g.id for g in given] and all(g.rollouts for g in out)

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from synth.types import Message
+from training.model import products
 from training.model.attention import NAME, PackedRows
 from training.model.model import head_weight, hidden_states, load_model, own_hidden
 from training.model.native import layers as native
@@ -32,7 +33,8 @@ TEXT = (
 @pytest.mark.skipif(FOUND is None, reason="SmolLM2 is not installed: make smollm")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_layers_are_as_near_to_float64_as_transformers(dtype):
-    """Log-probs of all ids after a hundred tokens, beside those of the same weights in float64."""
+    """Log-probs of all ids after a hundred tokens, beside those of the same weights in float64. Transformers' float32
+    products are MKL's; where this processor's are oneDNN's, sums in another order round up to half as much more."""
     if library() is None:
         pytest.skip("no C compiler")
     model, tokenizer = load_model(next(Path(FOUND.origin).parent.glob("*.gguf")), dtype=dtype)
@@ -51,8 +53,9 @@ def test_compiled_layers_are_as_near_to_float64_as_transformers(dtype):
         (most, mean), (their_most, their_mean) = (
             far(f(model, ids, position, rows)) for f in (hidden_states, own_hidden)
         )
-    assert mean <= 1.2 * their_mean and most <= 1.5 * their_most
-    assert dtype == "bfloat16" or most < 1e-4, "what is lost in float32 is rounding"
+    factor = 1.2 if dtype == "bfloat16" or products.chosen()["forward"] == "MKL" else 2.0
+    assert mean <= factor * their_mean and most <= 1.25 * factor * their_most
+    assert dtype == "bfloat16" or most < 8e-5 * factor, (most, "what is lost in float32 is rounding")
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ alpha < 1/2 makes every state of a stage better than every state of the one befo
 to, which is the observation of the next step. The last state of an episode is not stored: its stage is the part `stage` of the score,
 and its f is read from the observation before it.
 
-Shapes: groups in and out, with the rewards of turns replaced; scores stay. `state` holds the classifiers and, for each stage, the newest
+Shapes: groups in and out, with the rewards of turns replaced; scores stay, and so do rollouts without one. `state` holds the classifiers and, for each stage, the newest
 `kept` positive and `kept` negative states.
 
 Our reading: positives are states of stage k itself, since f_k is asked nowhere else. Leaves out demonstrations. A reward that is paid in every
@@ -67,6 +67,8 @@ def stage_progress(
     known = state.setdefault("states", [[[], []] for _ in range(last)])
     reached = {}  # id of a rollout -> the stage of the state that each step leads to
     for rollout in (r for g in groups for r in g.rollouts if r.n_model):
+        if not isinstance(rollout.score, Scored):
+            continue
         seen = each_step(rollout, "observation")
         if max(done) >= seen.shape[1]:
             raise ValueError(
@@ -74,7 +76,7 @@ def stage_progress(
                 "which stages are done"
             )
         at = seen[:, list(done)].sum(1).round().astype(int)
-        end = int(rollout.score.parts["stage"]) if isinstance(rollout.score, Scored) else int(at[-1])
+        end = int(rollout.score.parts["stage"])
         reached[id(rollout)] = np.append(at[1:], end)
         highest = max(int(at.max()), end)
         for k in range(min(highest + 1, last)):
@@ -104,4 +106,6 @@ def stage_progress(
                 out[here] += alpha * np.tanh(net.values(after[here]))
         return out
 
-    return [replace(g, rollouts=tuple(paid(r, rewards(r)) if r.n_model else r for r in g.rollouts)) for g in groups]
+    return [
+        replace(g, rollouts=tuple(paid(r, rewards(r)) if id(r) in reached else r for r in g.rollouts)) for g in groups
+    ]
