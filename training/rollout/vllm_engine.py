@@ -310,10 +310,9 @@ class Server:
         return version
 
     def about(self) -> dict[str, Any]:
-        """What the server says of itself: its `model` (a name), the `version` of vLLM, and the `dtype`, `vocab_size`,
-        `hidden_size`, `num_hidden_layers` and `max_model_len` of its model."""
-        model = self._ask("/v1/models")["data"][0]["id"]
-        return {"model": model, "version": self._ask("/version")["version"], **self._rpc("espalier_about", {})}
+        """What the server says of itself: the `version` of vLLM, and the `dtype`, `vocab_size`, `hidden_size`,
+        `num_hidden_layers` and `max_model_len` of its model."""
+        return {"version": self._ask("/version")["version"], **self._rpc("espalier_about", {})}
 
     def complete(
         self,
