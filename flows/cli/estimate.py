@@ -59,11 +59,13 @@ def estimate(args: argparse.Namespace) -> int:
             "estimate: no model is named: give --model with a folder, a config.json, a GGUF file or a Hub name"
         )
     size = task.size_named(name)
+    place = plans["_run"].get("place", {})
     stages = [n for n in task.TRAINED if n in plans and (not args.stage or n in args.stage)]
     rows: list[tuple[Setting | None, Setting | None, str, str]] = []
     for stage in stages:
         for method in task.METHODS:
-            fitting = list(task.settings(stage, plans[stage], size, at, method))
+            samplers = place.get(stage, {}).get("samplers", 1)
+            fitting = list(task.settings(stage, plans[stage], size, at, method, samplers))
             if fitting or "lora" in plans[stage]["params"] or method == "full":
                 rows.append((task.smallest(fitting), task.quickest(fitting), stage, method))
     if args.json:
@@ -122,7 +124,8 @@ TIMES = ("compute", "waiting", "optimizer", "sampling")
 def _table(rows: list[tuple[Setting | None, str, str]]) -> str:
     shown = [k for k in PARTS if any(s and k in s.memory for s, *_ in rows)]
     times = [k for k in TIMES if any(s and k in s.time for s, *_ in rows)]
-    head = ["stage", "trains", "learners", "shards", "again", "tokens"]
+    several = any(s and s.samplers > 1 for s, *_ in rows)
+    head = ["stage", "trains", "learners", *(["samplers"] if several else []), "shards", "again", "tokens"]
     head += [PARTS[k] for k in shown] + ["GiB"] + [f"{k} s" for k in times] + ["s"]
     cells: list[list[Any]] = [head]
     for s, stage, method in rows:
@@ -131,7 +134,8 @@ def _table(rows: list[tuple[Setting | None, str, str]]) -> str:
             continue
         again = "yes" if s.knobs.get("gradient_checkpointing") else "no"
         cells.append(
-            [stage, method, s.learners, s.shards, again, s.knobs["tokens_per_microbatch"]]
+            [stage, method, s.learners, *([s.samplers] if several else []), s.shards, again]
+            + [s.knobs["tokens_per_microbatch"]]
             + [_gib(s.memory.get(k)) for k in shown]
             + [_gib(s.total)]
             + [_seconds(s.time.get(k)) for k in times]

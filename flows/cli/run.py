@@ -202,7 +202,7 @@ def _side_by_side(
     root: Path, changes: dict[str, Any], env: dict[str, str], jobs: int, cores: int, say: Callable[[str], None]
 ) -> int:
     """Runs independent stages concurrently. Changes are kept as an experiment, and params.yaml is restored."""
-    from tasks.planning import plan
+    from tasks.planning import places, plan
     from tasks.runtime import dvc
     from tasks.runtime import side_by_side as together
 
@@ -217,9 +217,7 @@ def _side_by_side(
             planned = plans.get(name, {})
             on_device = str(planned.get("params", {}).get("device", "cpu")).startswith("cuda")
             place = plans.get("_run", {}).get("place", {}).get(name, {})
-            samplers = place.get("samplers", 1)
-            devices = place.get("learners", 1) + (samplers if samplers > 1 else 0)
-            return together.Cost(cores=planned.get("threads", 1), devices=devices if on_device else 0)
+            return together.Cost(cores=planned.get("threads", 1), devices=places.devices(place) if on_device else 0)
 
         def bring(name: str, devices: list[int], stopped: Callable[[], bool]) -> bool:
             if name not in moved and not order[name] & ran:

@@ -49,19 +49,30 @@ def memory(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, flo
     for name in (n for n in TRAINED if n in plans and plans[n]["params"].get("steps")):
         p, at = plans[name]["params"], place.get(name, {})
         learners, shards = at.get("learners", 1), at.get("shards", 1)
-        out[name] = of_stage(plans[name], model, shards=shards)
+        samplers = at.get("samplers", 1)
+        out[name] = of_stage(plans[name], model, shards=shards, samplers=samplers)
         if p["device"] == "cpu":
             out[name] += (learners - 1) * sum(
                 v for k, v in parts(plans[name], model, shards=shards).items() if k not in OF_FIRST
             )
+            if samplers > 1:
+                out[name] += samplers * server(plans[name]["params"], model)
     return out
 
 
 OF_FIRST = ("whole model of the first process", "cache")  # parts that only the first of several processes has
 
 
-def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> dict[str, float]:
-    """Part of a stage -> its bytes in the process that takes most; `other` are knobs that replace the stage's own."""
+def server(p: Mapping[str, Any], model: Size) -> float:
+    """Bytes of one vLLM engine: its cache, whose size is a knob, and its own copy of the weights."""
+    return p["engine"]["memory"] * 2**30 + model.parameters * (2 if p["dtype"] == "bfloat16" else 4)
+
+
+def parts(
+    plan: Mapping[str, Any], model: Size, *, shards: int = 1, samplers: int = 1, **other: Any
+) -> dict[str, float]:
+    """Part of a stage -> its bytes in the learner's process that takes most; `other` are knobs that replace the stage's
+    own. Several samplers are processes of their own (`server`), each on a device of its own."""
     p = {**plan["params"], **other}
     each = 2 if p["dtype"] == "bfloat16" else 4
     lora, gpu = p.get("lora") or {}, p["device"] != "cpu"
@@ -74,17 +85,17 @@ def parts(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any
     if (p.get("critic") or {}).get("loss"):
         state = model.parts(0, bytes_each=each, shards=shards)
         out["critic"] = sum(v for k, v in state.items() if k != "process") * max(1, len(p.get("policies") or ()))
-    if "prompts_per_step" in p and (engine := p["engine"]["name"]) in ("torch", "vllm"):
+    if "prompts_per_step" in p and samplers == 1 and (engine := p["engine"]["name"]) in ("torch", "vllm"):
         conversations = p["prompts_per_step"] * p["samples_per_prompt"]
         kept = model.cache(conversations, p["sampling"]["max_tokens"], each)
-        out["cache"] = kept if engine == "torch" else p["engine"]["memory"] * 2**30 + model.parameters * each
+        out["cache"] = kept if engine == "torch" else server(p, model)
     return out
 
 
-def of_stage(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: Any) -> float:
-    """The bytes of one stage in the process that takes most; `other` are knobs that replace the stage's own."""
+def of_stage(plan: Mapping[str, Any], model: Size, *, shards: int = 1, samplers: int = 1, **other: Any) -> float:
+    """The bytes of one stage in the learner's process that takes most; `other` are knobs that replace the stage's own."""
     p = {**plan["params"], **other}
-    held = parts(plan, model, shards=shards, **other)
+    held = parts(plan, model, shards=shards, samplers=samplers, **other)
     out = sum(held.values())
     if p.get("asynchrony", {}).get("piece") == "sync":  # it samples, frees the cache, and then learns
         out -= min(held.get("cache", 0.0), sum(held.get(k, 0.0) for k in ("gathered", "activations", "head")))
@@ -99,12 +110,13 @@ def of_stage(plan: Mapping[str, Any], model: Size, *, shards: int = 1, **other: 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
     """How a stage is run: its knobs of place, and `knobs` that replace those of the plan. `memory` and `time`: part ->
-    bytes of a device, seconds of a step; both predicted."""
+    bytes of a learner's device, seconds of a step; both predicted. Several samplers have a device each besides."""
 
     stage: str
     method: str
     learners: int
     shards: int
+    samplers: int
     knobs: Mapping[str, Any]
     memory: Mapping[str, float]
     total: float
@@ -113,16 +125,24 @@ class Setting:
     def flags(self, plan: Mapping[str, Any]) -> list[str]:
         """The settings as flags of `espalier run`, without those that are as planned."""
         p = plan["params"]
-        place = {k: v for k, v in (("learners", self.learners), ("shards", self.shards)) if v > 1}
+        place = {k: v for k in ("learners", "shards", "samplers") if (v := getattr(self, k)) > 1}
         lora = {k: v for k, v in (self.knobs.get("lora") or {}).items() if (p.get("lora") or {}).get(k) != v}
         own = {k: v for k, v in self.knobs.items() if k != "lora" and p.get(k) != v}
         changed = {**place, **own, **({"lora": lora} if lora else {})}
         return [f"--set {self.stage}.{flag}" for k, v in changed.items() for flag in _flags(k, v)]
 
 
-def settings(name: str, plan: Mapping[str, Any], model: Size, at: Machines, method: str) -> Iterator[Setting]:
-    """Every setting of a stage and a method that fits, on at most this many devices."""
+def settings(
+    name: str, plan: Mapping[str, Any], model: Size, at: Machines, method: str, samplers: int = 1
+) -> Iterator[Setting]:
+    """Every setting of a stage and a method that fits, on at most this many devices; several samplers take theirs
+    first, on the first machine."""
     p = plan["params"]
+    left = at.each
+    if samplers > 1:
+        left -= samplers
+        if server(p, model) > FREE * at.device.memory:
+            return
     own = p.get("lora") or {}
     lora = {"lora": {"rank": own.get("rank", RANK)} | ({"base": "nf4"} if method == "qlora" else {})}
     lora = {"lora": {}} if method == "full" else {"lora": {**own, **lora["lora"]}}
@@ -134,26 +154,30 @@ def settings(name: str, plan: Mapping[str, Any], model: Size, at: Machines, meth
     ways: list[dict[str, Any]] = [{knob: v} for v in dict.fromkeys([p[knob], True])] if knob in p else [{}]
     longest = p.get("max_length") or p["sampling"]["max_tokens"]
     budgets = [t for t in (p["tokens_per_microbatch"] >> i for i in range(6)) if t >= longest] or [longest]
-    for learners in range(1, min(at.devices, rows_of(name, p)) + 1):
-        if at.devices % learners:
-            continue
+    possible = [n for n in range(1, at.devices + 1) if at.devices % n == 0]
+    if samplers > 1:  # the machines share the learners equally, and the first has room for the samplers too
+        possible = sorted({n * m for m in range(1, at.nodes + 1) if at.nodes % m == 0 for n in range(1, left + 1)})
+    for learners in (n for n in possible if n <= rows_of(name, p)):
         for shards in range(1, learners + 1):
             if learners % shards or (shards > 1 and method == "qlora") or (shards > at.each and shards % at.each):
                 continue
             for tokens in budgets:
                 for again in ways:
                     knobs = {**lora, "tokens_per_microbatch": tokens, **again}
-                    total = of_stage(plan, model, shards=shards, **knobs)
+                    total = of_stage(plan, model, shards=shards, samplers=samplers, **knobs)
                     if total <= FREE * at.device.memory:
                         yield Setting(
                             stage=name,
                             method=method,
                             learners=learners,
                             shards=shards,
+                            samplers=samplers,
                             knobs=knobs,
-                            memory=parts(plan, model, shards=shards, **knobs),
+                            memory=parts(plan, model, shards=shards, samplers=samplers, **knobs),
                             total=total,
-                            time=step(name, {**p, **knobs}, plan.get("needs", ()), model, at, learners, shards),
+                            time=step(
+                                name, {**p, **knobs}, plan.get("needs", ()), model, at, learners, shards, samplers
+                            ),
                         )
 
 
@@ -174,7 +198,14 @@ def rows_of(name: str, p: Mapping[str, Any]) -> int:
 
 
 def step(
-    name: str, p: Mapping[str, Any], needs: Any, model: Size, at: Machines, learners: int, shards: int
+    name: str,
+    p: Mapping[str, Any],
+    needs: Any,
+    model: Size,
+    at: Machines,
+    learners: int,
+    shards: int,
+    samplers: int = 1,
 ) -> dict[str, float]:
     """Part of a step -> its seconds, with every row at its maximum length.
 
@@ -183,7 +214,8 @@ def step(
     waiting  what gathering split weights and summing gradients takes beyond the compute of a micro-batch, and the sum of
              gradients of weights that are whole everywhere
     optimizer  reading and writing weights, gradients and moments
-    sampling   of the first process: per token of a conversation the weights and the cache are read once
+    sampling   of the first process, or of samplers that share the conversations: per token the weights and the cache are
+               read once
     """
     each = 2 if p["dtype"] == "bfloat16" else 4
     rate = (at.device.half if each == 2 else at.device.single) * OF_SHEET
@@ -216,8 +248,9 @@ def step(
     }
     if name == "rl":
         tokens, fast = p["sampling"]["max_tokens"], at.device.bandwidth * OF_LINK
-        read = model.parameters * each + model.cache(rows, tokens // 2, each)
-        turn = max(read / fast, 2 * model.parameters * rows / rate, model.layers * LAUNCHED)
+        own = math.ceil(rows / samplers)
+        read = model.parameters * each + model.cache(own, tokens // 2, each)
+        turn = max(read / fast, 2 * model.parameters * own / rate, model.layers * LAUNCHED)
         out["sampling"] = tokens * turn
         if shards > 1:
             # updated weights are sent to the first process

@@ -40,6 +40,13 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
     return out
 
 
+def devices(place: Mapping[str, int], nodes: int = 1) -> int:
+    """The devices of one machine (of the first, where learners run on several) that a stage on devices takes: one for
+    each learner there, and one for each of several samplers, which its first process starts."""
+    samplers = place.get("samplers", 1)
+    return place.get("learners", 1) // nodes + (samplers if samplers > 1 else 0)
+
+
 def check_shards(stage: str, learners: int, shards: int) -> None:
     """Raises UserError for shards that do not divide the learners."""
     if learners % shards:

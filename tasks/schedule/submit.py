@@ -23,6 +23,7 @@ import yaml
 
 from tasks.core.errors import TRANSIENT, UserError
 from tasks.core.labels import TRAINED
+from tasks.planning import places
 from tasks.storage import state
 
 PORT = 29500  # where processes of several machines meet
@@ -88,10 +89,11 @@ def check(job: Job, kind: str, plans: Mapping[str, Mapping[str, Any]]) -> None:
             )
     for stage, at in place.items():
         device = str((plans.get(stage) or {}).get("params", {}).get("device", "cpu"))
-        each = at.get("learners", 1) // (job.nodes if stage == job.stage else 1)
-        if device.startswith("cuda") and job.stage in ("", stage) and each > max(1, job.gpus):
+        needed = places.devices(at, job.nodes if stage == job.stage else 1)
+        if device.startswith("cuda") and job.stage in ("", stage) and needed > max(1, job.gpus):
+            knobs = " and ".join(f"{stage}.{k}" for k in ("learners", "samplers") if at.get(k, 1) > 1)
             raise UserError(
-                f"submit: {stage}.learners asks for {each} devices of a machine, and --gpus gives {job.gpus}: raise it, or lower {stage}.learners"
+                f"submit: {knobs} ask for {needed} devices of a machine, and --gpus gives {job.gpus}: raise it, or lower {knobs}"
             )
 
 

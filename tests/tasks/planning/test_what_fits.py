@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
 
 from flows import cli
 from tasks.core.errors import UserError
-from tasks.planning import estimate
+from tasks.planning import estimate, places
 from tasks.planning.devices import NETWORK, machines
 from training.learner import shard
 from training.model.attention import NAME, PackedRows
@@ -192,6 +192,32 @@ def test_what_is_said_to_fit_fits_and_less_does_not(big, capsys):
     assert cli.main(["estimate", "--model", big, "--gpus", "1xH200", "--json"]) == 0
     alone = {(x["stage"], x["method"]): x for x in json.loads(capsys.readouterr().out)["predicted"]}
     assert alone["sft", "full"]["smallest"] is None and alone["sft", "lora"]["smallest"]["learners"] == 1
+
+
+def test_several_samplers_take_devices_and_share_the_conversations(big, capsys):
+    def of(*words):
+        words = ["--gpus", "8xH200", "--stage", "rl", "--set", "rl.engine.name=vllm", *words]
+        code = cli.main(["estimate", "--model", big, "--json", *words])
+        assert code == 0
+        return {x["method"]: x for x in json.loads(capsys.readouterr().out)["predicted"]}
+
+    alone, shared = of(), of("--set", "rl.samplers=4")
+    for method, x in shared.items():
+        assert x["quickest"]["learners"] <= 4 and x["quickest"]["samplers"] == 4, "four of eight devices are left"
+        assert "cache" not in x["smallest"]["memory"] and "cache" in alone[method]["smallest"]["memory"]
+        assert x["quickest"]["time"]["sampling"] <= alone[method]["quickest"]["time"]["sampling"]
+    assert of("--set", "rl.samplers=8")["lora"]["smallest"] is None, "no device is left for a learner"
+    assert of("--set", "rl.samplers=4", "--set", "rl.engine.memory=200")["lora"]["smallest"] is None
+    words = ["--stage", "rl", "--set", "rl.engine.name=vllm", "--set", "rl.samplers=4"]
+    assert cli.main(["estimate", "--model", big, "--gpus", "8xH200", *words]) == 0
+    text = capsys.readouterr().out
+    assert " samplers " in text and "--set rl.samplers=4" in text
+
+
+def test_the_devices_of_a_stage_are_those_of_its_learners_and_samplers():
+    assert places.devices({}) == 1 and places.devices({"learners": 4}) == 4
+    assert places.devices({"learners": 4, "samplers": 3}) == 7
+    assert places.devices({"learners": 4, "samplers": 3}, nodes=2) == 5, "the first machine runs the samplers"
 
 
 def test_the_settings_to_copy_are_those_that_were_estimated(big, capsys, monkeypatch):

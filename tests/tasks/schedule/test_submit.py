@@ -295,6 +295,11 @@ def test_a_job_goes_to_ray(said, root):
             {"sft": {"device": "cuda", "learners": 4}},
             "--gpus gives 2: raise it, or lower sft.learners",
         ),
+        (
+            "slurm --gpus 4",
+            {"rl": {"device": "cuda", "learners": 2, "samplers": 3, "engine": {"name": "vllm"}}},
+            "rl.learners and rl.samplers ask for 5 devices of a machine, and --gpus gives 4",
+        ),
         ("kubernetes", None, "name the container's image"),
         ("kubernetes --image x", None, "name the volume claim"),
         ("ray --nodes 2 --stage sft", None, "a stage runs on one machine there"),
