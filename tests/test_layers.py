@@ -39,7 +39,7 @@ FLOORS = {
     "training": ("media", "types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
     "synth": (
         "types quantities sandbox",
-        "external",
+        "external scenes",
         "verify knowledge",
         "families preferences",
         "questions selfplay testsets",

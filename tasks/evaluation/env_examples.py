@@ -126,6 +126,7 @@ def _play(env: Any, problem: Problem, turn: Turn) -> tuple[Way, tuple[Message, .
 
 def _tools(problem: Problem) -> dict[str, Any]:
     from synth.external.parent import begin
+    from synth.scenes import draw
     from training.env.tool import Tool
 
     def compute(code: str = "", **more: Any) -> str:
@@ -137,6 +138,7 @@ def _tools(problem: Problem) -> dict[str, Any]:
         "python": Tool(name="python", description="Runs Python.", parameters=schema, run=compute),
         "programs": _Program,
         "external": begin,
+        "draw": draw,
     }
 
 
@@ -331,6 +333,7 @@ KNOWN: dict[str, Known] = {
         ("goods", _SUMS, _answer, _other, {}),
         ("halves", _SUMS, _after(_half), _after(_half, then=_other), {}),
         ("home", "home_moments", _at_home(True), _at_home(False), {}),
+        ("look", "scene_questions", _answer, _other, {}),
         ("persuade", "persuasion", _rule, _always("<rule>1 1</rule>"), {}),
         ("program", _SUMS, _answer, _other, {}),
         ("progress", "chained_requests", _requested, _always("<call>add(0, 0)</call>"), {}),

@@ -1,6 +1,6 @@
 """Services that environments call besides the search tool: Python in the sandbox, tools of servers that speak the Model
-Context Protocol, the starter of agent programs (tasks/serving), and the starter of episodes of external environments
-(synth/external).
+Context Protocol, the starter of agent programs (tasks/serving), the starter of episodes of external environments
+(synth/external), and who draws the pictures that problems describe (synth/scenes).
 
 A server is a command line, named by the environment `tools` (`servers`). It is started once, speaks over standard input
 and output through the official client, and ends with this process. The user chooses this program. It runs with the
@@ -62,6 +62,10 @@ def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
         tools["programs"] = sessions()
     if any(isinstance(h, External) for h in hosts):
         tools["external"] = begin
+    if any(getattr(h, "draws", False) for h in hosts):
+        from synth.scenes import draw  # imported here: few runs show pictures
+
+        tools["draw"] = draw
     return tools
 
 

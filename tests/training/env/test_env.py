@@ -25,8 +25,10 @@ from synth.families.key_and_door import key_and_door
 from synth.families.nim_heaps import nim_heaps
 from synth.families.persuasion import persuasion
 from synth.families.python_functions import python_functions
+from synth.families.scene_questions import scene_questions
 from synth.families.text_to_sql import text_to_sql
 from synth.families.twenty_questions import twenty_questions
+from synth.scenes import draw
 from synth.types import Message, Problem, Sampling, Scored, Unscorable
 from tasks.planning.code import constant, knobs
 from training.env.bargain import bargain, play
@@ -65,6 +67,7 @@ FAMILIES = {
     "game": nim_heaps,
     "corridor": errands,
     "home": home_moments,
+    "look": scene_questions,
     "sql": text_to_sql,
     "write_and_test": python_functions,
     "external": lambda seed, split, index: external_problem(GUESSING, seed, split, index),
@@ -89,6 +92,7 @@ GIVEN = {
     "search": lambda query: "nothing found",
     "python": Tool(name="python", description="", parameters={"type": "object"}, run=lambda **a: ""),
     "external": begin,
+    "draw": draw,
 }
 SUM = Problem.make(
     prompt="Compute 3 + 4 - 5.", answer="2", verifier="number", env="x", family="integer_arithmetic", split="train"
