@@ -44,7 +44,10 @@ def _blamed(text: str, changes: Mapping[str, Any]) -> str:
         parts = key.split(".")
         for n in range(len(parts), 0, -1):
             at = re.escape(".".join(parts[:n]))
-            then = r"[:.\[ ]" if n == len(parts) else rf": unknown \w+ '{re.escape(parts[n])}'"
+            unknown = "|".join(
+                re.escape(part) for part in parts[n - 1 : n + 1]
+            )  # the last of the key, or what it lacks
+            then = r"[:.\[ ]" if n == len(parts) else rf": unknown \w+ '({unknown})'"
             if refusal and (blamed_part := re.match(rf"{at}({then}.*)", refusal[1], re.DOTALL)):
                 return f"--set {key.removeprefix('set.')}{blamed_part[1]}"
     return text

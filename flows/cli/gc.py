@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tasks.core.errors import UserError
-from tasks.core.paths import project
+from tasks.core.paths import inside
 
 
 def add(commands: Any) -> None:
@@ -28,9 +27,7 @@ def gc(args: argparse.Namespace) -> int:
     from tasks.results import garbage
     from tasks.runtime import dvc
 
-    root = project()
-    if not (root / "dvc.yaml").exists():
-        raise UserError(f"{root} holds no dvc.yaml: change to a project")
+    root = inside()
     would = "would be removed" if args.dry_run else "removed"
     with dvc.alone(root):
         if args.damaged:

@@ -16,7 +16,7 @@ from flows.cli._text import count, dump
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import UserError
 from tasks.core.findings import accepted
-from tasks.core.paths import project
+from tasks.core.paths import inside
 
 SHOWN = (
     "pass",
@@ -76,9 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from tasks.runtime.stage import REMEDY, graph
     from tasks.storage import commit
 
-    root = project()
-    if not (root / "dvc.yaml").exists():
-        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    root = inside()
     dvc.versioned(root)
     args.set += accepted(args.accept)
     changes = overrides(args.recipe, args.set)
@@ -302,7 +300,7 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
         print("Nothing would run: all is up to date.")
         return 0
     times = seconds(root, known, plans)
-    guessed = _of_size(plans, {n for n in plans if n not in times})
+    guessed, own = _of_size(root, plans, {n for n in plans if n not in times})
     print("Would run:")
     for n in graph(root):
         if n in first and n in known:
@@ -326,6 +324,11 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
     if any(n in guessed for n in run):
         print(
             "Times and memory from the size of the model, with every row as long as it may be; rows are shorter as a rule"
+            + (
+                f"; the time of {' and '.join(own)} from the bytes of your first rows, of which a token takes one or more"
+                if own
+                else ""
+            )
         )
     if told:
         print(
@@ -335,16 +338,21 @@ def _dry(root: Path, plans: dict[str, Any]) -> int:
     return 0
 
 
-def _of_size(plans: dict[str, Any], wanted: set[str]) -> dict[str, str]:
-    """Stage that trains a pretrained model and has not run here -> an upper bound of time and memory, in words."""
+def _of_size(root: Path, plans: dict[str, Any], wanted: set[str]) -> tuple[dict[str, str], list[str]]:
+    """Stage that trains a pretrained model and has not run here -> an upper bound of time and memory, in words; and
+    the stages whose time is that of rows of the user's own."""
     from tasks.planning import estimate
 
     model = estimate.size(plans)
     needed = estimate.memory(plans, model) if model else {}
     if model is None or not wanted & needed.keys():
-        return {}
-    time = {n: f"{_clock(s)}, " for n, s in estimate.seconds(plans, model).items()}
-    return {n: f"  at most about {time.get(n, '')}{needed[n] / 2**30:.1f} GiB" for n in needed if n in wanted}
+        return {}, []
+    from tasks.rows.guess import tokens
+
+    own = tokens(root, plans)
+    time = {n: f"{_clock(s)}, " for n, s in estimate.seconds(plans, model, own).items()}
+    said = {n: f"  at most about {time.get(n, '')}{needed[n] / 2**30:.1f} GiB" for n in needed if n in wanted}
+    return said, [n for n in own if n in said]
 
 
 def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:

@@ -15,7 +15,7 @@ from typing import Any
 from flows.cli._text import count
 
 from tasks.core.errors import UserError
-from tasks.core.paths import project
+from tasks.core.paths import inside
 
 
 def add(commands: Any) -> None:
@@ -42,7 +42,7 @@ def schedule(args: argparse.Namespace) -> int:
     from tasks.runtime import dvc
     from tasks.schedule import deployments, server
 
-    root = project()
+    root = inside()
     dvc.committed(root)
     own = "PREFECT_API_URL" not in os.environ
     url, fresh = server.settle(root, args.port)
@@ -72,7 +72,7 @@ def schedule(args: argparse.Namespace) -> int:
 def deploy(args: argparse.Namespace) -> int:
     from tasks.schedule import deployments, server
 
-    root = project()
+    root = inside()
     server.connect(root)
     with server.client() as api:
         print("\n".join(deployments.apply(api, root)))
@@ -84,7 +84,7 @@ def worker(args: argparse.Namespace) -> int:
     from tasks.core.errors import nearest
     from tasks.schedule import server
 
-    root = project()
+    root = inside()
     server.connect(root)
     with server.client() as api:
         known = [p.name for p in api.read_work_pools()]
@@ -107,7 +107,7 @@ def status(args: argparse.Namespace) -> int:
     from tasks.runtime import dvc
     from tasks.schedule import deployments, server
 
-    root = project()
+    root = inside()
     dvc.warn_of_index(root)
     url = server.connect(root)
     with server.client() as api:
@@ -141,7 +141,7 @@ def status(args: argparse.Namespace) -> int:
 def stop(args: argparse.Namespace) -> int:
     from tasks.schedule import server
 
-    root = project()
+    root = inside()
     server.connect(root)
     with server.client() as api:
         print(server.stop(api, root, server.chosen(api, args.flow_run)))

@@ -9,7 +9,7 @@ from typing import Any
 from flows.cli._text import count
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import UserError, nearest
-from tasks.core.paths import project
+from tasks.core.paths import inside
 
 
 def add(commands: Any) -> None:
@@ -51,9 +51,7 @@ def submit(args: argparse.Namespace) -> int:
 
     if args.to not in task.KINDS:
         raise UserError(f"submit: there is no system {args.to!r}: {nearest(args.to, task.KINDS)}")
-    root = project()
-    if not (root / "dvc.yaml").exists():
-        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    root = inside()
     if args.stage and args.stage not in (known := graph(root)):
         raise UserError(f"--stage {args.stage}: {nearest(args.stage, known)}")
     gpus = re.fullmatch(r"(\d+)(?:x([\w.-]+))?", args.gpus)

@@ -11,7 +11,7 @@ from typing import Any
 from flows.cli._text import columns, count, dump
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import UserError
-from tasks.core.paths import project
+from tasks.core.paths import inside
 
 
 def add(commands: Any) -> None:
@@ -36,9 +36,7 @@ def sweep(args: argparse.Namespace) -> int:
     from tasks.results import sweep as task
     from tasks.runtime import termination
 
-    root = project()
-    if not (root / "dvc.yaml").exists():
-        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    root = inside()
     if args.workers < 1:
         raise UserError("sweep: --workers must be 1 or more")
     commit = task.clean(root)

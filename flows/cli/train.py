@@ -107,12 +107,12 @@ def _fresh(root: Path) -> bool | None:
 
 def _method(wanted: str, row: Mapping[str, Any], data: str) -> tuple[str, str]:
     """(stage that learns, method): as named, or guessed from the columns of the rows."""
-    from tasks.rows.guess import fault_of, fits_of
+    from tasks.rows.guess import fault, fits_of
     from tasks.planning.resolve import recipe_layers
 
     fits = fits_of(row)
     if not fits:
-        why = fault_of(row)
+        why = fault(row)
         raise UserError(
             f"{data} has the columns {', '.join(map(str, row))}{f', and no row that can be learned from ({why})' if why else ''}: needed are chosen and rejected (pairs), messages or prompt and "
             "completion (conversations), or question and answer (problems)"

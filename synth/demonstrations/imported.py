@@ -65,6 +65,12 @@ def _two(row: Mapping[str, Any]) -> tuple[Message, ...]:
     answer = next((row[n] for n in ANSWERS if row.get(n) not in (None, "", [])), None)
     column = next((n for n in PROMPT if row.get(n) not in (None, "", [])), "")
     if not column or answer is None:
+        if (
+            there := next((n for n in ANSWERS if n in row), "")
+            if column
+            else next((n for n in (*PROMPT, *TALKS) if n in row), "")
+        ):
+            raise ValueError(f"{'no_answer' if column else 'no_question'}: the cell {there} is blank")
         raise ValueError(
             f"missing_columns: the row has {', '.join(map(str, row)) or 'none'}: needed are messages, or conversations, "
             "or prompt and completion, or instruction and output"

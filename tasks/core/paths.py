@@ -10,6 +10,8 @@ import os
 from functools import cache
 from pathlib import Path
 
+from tasks.core.errors import UserError
+
 CODE = Path(__file__).resolve().parents[2]  # the folder that holds flows/, tasks/, synth/, training/
 PACKAGES = ("flows", "tasks", "synth", "training")
 # Kind of pieces -> the package that holds them. Recipes, checks and users' own folders name a piece by its kind and its
@@ -62,6 +64,14 @@ def package_of(kind: str) -> str:
 
 def project() -> Path:
     return Path.cwd()
+
+
+def inside() -> Path:
+    """The project, for commands that need its graph. Raises UserError where the folder holds none."""
+    root = project()
+    if not (root / "dvc.yaml").exists():
+        raise UserError(f"{root} holds no dvc.yaml: change to a project, or make one with `espalier init DIR`")
+    return root
 
 
 def own() -> list[Path]:

@@ -258,9 +258,11 @@ def step(
     return out
 
 
-def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
-    """Stage that trains -> an upper bound of its operations, with every row at its maximum length. Sampling is
-    converted to comparable operations."""
+def work(
+    plans: Mapping[str, Mapping[str, Any]], model: Size, tokens: Mapping[str, float] | None = None
+) -> dict[str, float]:
+    """Stage that trains -> an upper bound of its operations, with every row at its maximum length, or of as many `tokens`
+    as are given for the stage. Sampling is converted to comparable operations."""
     out = {}
     for name in TRAINED:
         if name not in plans:
@@ -268,6 +270,7 @@ def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float
         p, needs = plans[name]["params"], plans[name].get("needs", ())
         n = rows_of(name, p)
         longest = p.get("max_length") or p["sampling"]["max_tokens"]
+        longest = min(longest, (tokens or {}).get(name, longest))
         passes = 3 * p.get("epochs", 1) + ("reference" in needs) + bool(p.get("gradient_checkpointing"))
         if name == "rl":
             passes += LEARNING / SAMPLING
@@ -275,10 +278,12 @@ def work(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float
     return out
 
 
-def seconds(plans: Mapping[str, Mapping[str, Any]], model: Size) -> dict[str, float]:
+def seconds(
+    plans: Mapping[str, Mapping[str, Any]], model: Size, tokens: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """Stage that trains -> an upper bound of its seconds on this CPU, by the matrix product measured now; {} if a stage
     is trained elsewhere. Sets torch's threads to those of the run."""
-    needed = work(plans, model)
+    needed = work(plans, model, tokens)
     if any(plans[n]["params"]["device"] != "cpu" for n in needed):
         return {}
     import torch  # takes a second or two, and only a run from a pretrained model needs it

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from tasks.core.errors import UserError
 from tasks.rows import files
 
 LOOKED_AT = 1000  # one of this many first rows must be usable
+TEMPLATE = 64  # tokens that a chat template may put around a row
 SHORT = 80  # most characters of an answer that a verifier compares
 
 
@@ -39,26 +42,32 @@ def first(data: str) -> tuple[Mapping[str, Any], int]:
 
 def fits_of(row: Mapping[str, Any]) -> list[str]:
     """The stages that can learn from rows like this one, the most likely first."""
-
     stages = []
-    try:
+    with suppress(ValueError):
         Reader(name="").layout(list(row))
         stages.append("prefer")
-    except ValueError:
-        pass
-    try:
-        messages = conversation(row)
+    if not fault(row, "sft"):
         stages.append("sft")
-    except ValueError:
-        messages = ()
-    try:
+    with suppress(ValueError):
         problem = plain(row, 0)
         short = len(problem.answer) <= SHORT and "\n" not in problem.answer
         talk = any(k in row for k in ("messages", "conversations", "completion", "response", "instruction", "output"))
         stages.insert(0 if short and not stages[:1] == ["prefer"] and not talk else len(stages), "rl")
-    except ValueError:
-        pass
-    return stages if messages or stages else []
+    return stages
+
+
+def fault(row: Any, stage: str = "") -> str:
+    """What is wrong with a row for the stage that learns (sft or rl), as "reason: evidence"; "" if it can be used. Without a
+    stage: of the first whose columns the row has; "" if it has those of none."""
+    if not stage:
+        return next((said for s in READ if (said := fault(row, s)) and not said.startswith("missing_")), "")
+    try:
+        if not isinstance(row, Mapping):
+            raise ValueError(f"not_an_object: {row!r:.200}")
+        READ[stage](row)
+    except ValueError as e:
+        return str(e)
+    return ""
 
 
 def unusable(data: str, stage: str) -> tuple[int, list[Quarantined]]:
@@ -69,27 +78,33 @@ def unusable(data: str, stage: str) -> tuple[int, list[Quarantined]]:
         made: Iterable[Any] = Reader(name=Path(data).name).pairs(iter(looked))
         return len(looked), [item for item in made if isinstance(item, Quarantined)]
     bad = []
-    for index, item in enumerate(looked):
+    for item in looked:
         if isinstance(item, Quarantined):
             bad.append(item)
-            continue
-        place, row = item
-        try:
-            if not isinstance(row, Mapping):
-                raise ValueError(f"not_an_object: {row!r:.200}")
-            conversation(row) if stage == "sft" else plain(row, index)
-        except ValueError as e:
-            reason, _, evidence = str(e).partition(": ")
-            bad.append(Quarantined(id=place, stage=stage, reason=reason, evidence=evidence or reason))
+        elif said := fault(item[1], stage):
+            reason, _, evidence = said.partition(": ")
+            bad.append(Quarantined(id=item[0], stage=stage, reason=reason, evidence=evidence or reason))
     return len(looked), bad
 
 
-def fault_of(row: Mapping[str, Any]) -> str:
-    """Why a row with the columns of a layout cannot be used; "" if no layout has its columns."""
-    for read in (conversation, lambda r: plain(r, 0)):
-        try:
-            read(row)
-        except ValueError as e:
-            if not str(e).startswith("missing_"):
-                return str(e)
-    return ""
+def tokens(root: Path, plans: Mapping[str, Any]) -> dict[str, float]:
+    """Stage that learns from the user's rows alone -> the most tokens that their first rows have in the mean, since a
+    token takes a byte or more; without the stages whose files are not here."""
+    out: dict[str, float] = {}
+    for reads, learns in (("demonstrations", ["sft"]), ("preferences", ["reward", "prefer"])):
+        knobs = plans.get(reads, {}).get("params", {})
+        named = [root / (one["path"] if isinstance(one, Mapping) else one) for one in knobs.get("files") or ()]
+        if not named or knobs.get("mix") or not all(path.exists() for path in named):
+            continue
+        means = [_bytes(str(path)) + TEMPLATE for path in named]
+        out |= dict.fromkeys(learns, max(means))
+    return out
+
+
+def _bytes(data: str) -> float:
+    """Bytes of a row, in the mean of the first ones."""
+    looked = [item[1] for item in islice(files.rows(data), LOOKED_AT) if not isinstance(item, Quarantined)]
+    return sum(len(json.dumps(row, ensure_ascii=False, default=str).encode()) for row in looked) / max(1, len(looked))
+
+
+READ = {"sft": conversation, "rl": lambda row: plain(row, 0)}

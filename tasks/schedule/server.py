@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError
-from tasks.runtime import process
+from tasks.runtime import dvc, process
 from tasks.schedule import app
 from tasks.core import local
 from tasks.storage import state
@@ -78,8 +78,10 @@ def find(root: Path) -> str | None:
 
 
 def connect(root: Path) -> str:
-    """The address of the server in use, with this process set up to talk to it. Raises UserError if none runs."""
+    """The address of the server in use, with this process set up to talk to it. Raises UserError if none runs, with
+    what `espalier schedule` lacks first."""
     if find(root) is None:
+        dvc.committed(root)
         raise UserError(f"no Prefect server runs for {root}: `espalier schedule` starts one")
     return settle(root)[0]
 

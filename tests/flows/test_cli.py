@@ -157,6 +157,10 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
                 "or choose rl.advantage among",
             ],
         ),
+        (
+            ["run", "--dry-run", "--set", "rl.optimiser.lr=1e-3"],
+            ["error: --set rl.optimiser.lr: unknown key 'optimiser' of the stage rl: did you mean 'optimizer'"],
+        ),
         (["show", "gpro"], ["did you mean 'grpo'"]),
         (["recipe"], ["no command 'recipe'", "did you mean 'recipes'"]),
         (["promote"], ["has not been trained and evaluated yet: `espalier run` first"]),
@@ -182,6 +186,16 @@ def test_a_missing_params_yaml_and_a_missing_repository_are_said(project, capsys
     shutil.rmtree(project / ".git")
     assert "is not in a git repository, in which DVC keeps" in said(capsys, "run", code=2)
     assert "has no commit yet: `git init" in said(capsys, "compare", "HEAD", code=2)
+
+
+@pytest.mark.parametrize("command", [["status"], ["stop", "x"], ["deploy"], ["worker", "x"]])
+def test_without_a_server_the_first_thing_to_do_is_said(project, capsys, monkeypatch, command):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    assert "no Prefect server runs" in said(capsys, *command, code=2)
+    shutil.rmtree(project / ".git")
+    assert "has no commit yet: `git init" in said(capsys, *command, code=2)
+    (project / "dvc.yaml").unlink()
+    assert "holds no dvc.yaml: change to a project" in said(capsys, *command, code=2)
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_the_project_that_it_writes(folder, file, words, method, stages):
         (["--data", "odd.jsonl"], "needed are chosen and rejected"),
         (["--data", "empty.jsonl"], "no row to learn from"),
         (["--data", "boss.jsonl"], "'boss', 'content': 'x'} is no chat message: it needs role (system"),
-        (["--data", "half.jsonl"], "empty: a question and a reference answer are needed"),
+        (["--data", "half.jsonl"], "no row that can be learned from (no_answer: the cell answer is blank)"),
         (["--data", "pairs.jsonl", "--model", "/nowhere"], "--model /nowhere does not exist"),
         (["--data", "pairs.jsonl", "--set", "prefer.stepps=3"], "did you mean 'steps'"),
     ],
@@ -100,7 +100,8 @@ def test_it_is_run_as_by_the_command(folder, monkeypatch):
     "rows, said",
     [
         ("prompt,answer\n1 plus 1?,2\n2 plus 2?,\n,5\n", "2 of 3 rows cannot be used; the first: mine.csv row 2: missing_field: answer is empty"),
-        ("prompt,completion\n,two\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: missing_columns"),
+        ("prompt,completion\n,two\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: no_question: the cell prompt is blank"),
+        ("prompt,completion\nOne?,\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: no_answer: the cell completion is blank"),
         ("prompt,chosen,rejected\nHi?,yes,no\nHo?,,no\n", "1 of 2 rows cannot be used; the first: mine.csv row 2: empty_side: chosen is blank"),
         ("prompt,answer\n1 plus 1?,2\n", ""),
     ],

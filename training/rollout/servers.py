@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +24,7 @@ from torch import nn
 
 from synth.types import Sampling
 from training.rollout.engine import Completion, EngineLost, WrongVersion
-from training.rollout.vllm_engine import Server, laid
+from training.rollout.vllm_engine import Server, laid, wait
 
 SLACK = 8  # conversations that a server may have more than the least loaded before a known prompt goes elsewhere
 PROBE, APART = (1, 2, 3, 4), 0.02  # ids of the probe, and how many nats servers of one model may differ on it
@@ -104,13 +103,12 @@ class Servers:
 
     def revive(self) -> None:
         """Wait until one answers. Raises EngineLost after the patience of the first."""
-        until = time.monotonic() + self.servers[0].patience
-        while not any(self._each(Server.answers, self.servers)):
-            if time.monotonic() > until:
-                raise EngineLost(
-                    f"none of the {len(self.servers)} servers came back in {self.servers[0].patience:.0f} s"
-                )
-            time.sleep(0.5)
+
+        def one() -> None:
+            if not any(self._each(Server.answers, self.servers)):
+                raise EngineLost(f"none of the {len(self.servers)} servers answers")
+
+        wait(one, self.servers[0].patience)
 
     def _place(self, conversation: int, prompt: Sequence[int]) -> Server | None:
         """The server of a turn, which is then in flight; None if all are lost."""

@@ -22,7 +22,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -265,6 +265,19 @@ def _run_number() -> int:
     return secrets.randbits(31) << 32
 
 
+def wait(ask: Callable[[], Any], patience: float) -> None:
+    """Asks again while EngineLost is raised. Raises EngineLost after `patience` seconds."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            ask()
+            return
+        except EngineLost as e:
+            if time.monotonic() > until:
+                raise EngineLost(f"{e}, and did not come back in {patience:.0f} s") from e
+            time.sleep(0.5)
+
+
 @dataclass(eq=False)
 class Server:
     """`vllm serve` in another process on this machine, as `command` starts it. Raises ValueError for an answer that
@@ -360,15 +373,7 @@ class Server:
         return self.name
 
     def revive(self) -> None:
-        until = time.monotonic() + self.patience
-        while True:
-            try:
-                self._ask("/health")
-                return
-            except EngineLost as e:
-                if time.monotonic() > until:
-                    raise EngineLost(f"{e}, and it did not come back in {self.patience:.0f} s") from e
-                time.sleep(0.5)
+        wait(lambda: self._ask("/health"), self.patience)
 
     def _rpc(self, method: str, knobs: Mapping[str, Any]) -> Any:
         return self._post("/collective_rpc", {"method": method, "kwargs": dict(knobs)})["results"][0]

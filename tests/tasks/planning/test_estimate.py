@@ -11,6 +11,7 @@ import yaml
 
 from flows import cli
 from tasks.planning import estimate, plan
+from tasks.rows import guess
 from tests.training.learner.test_learner import rows
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import pack
@@ -182,3 +183,18 @@ def test_a_dry_run_says_time_and_memory_of_a_pretrained_model(folder, tmp_path, 
         plan.plans(tmp_path / "mine", changed=lambda p: p | {"profile": "pretrained-cpu"}), size.size_of(folder)
     )
     assert work["sft"] == 6 * size.size_of(folder).parameters * 150 * 8 * 768
+
+
+def test_rows_of_the_user_bound_the_time_by_their_bytes(tmp_path, plans):
+    rows = ['{"prompt": "two", "completion": "2"}', '{"prompt": "twenty", "completion": "20"}', "not json"]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
+    made = plans()
+    own = {"files": [{"path": "mine.jsonl"}]}
+    known = guess.tokens(tmp_path, {"demonstrations": {"params": own}})
+    assert known == {"sft": (len(rows[0]) + len(rows[1])) / 2 + 64}
+    assert estimate.work(made, BIG, known)["sft"] == pytest.approx(
+        estimate.work(made, BIG)["sft"] * known["sft"] / made["sft"]["params"]["max_length"]
+    )
+    assert estimate.work(made, BIG, {"sft": 1e9}) == estimate.work(made, BIG), "longer rows are left out"
+    for other in (own | {"mix": True}, {"files": ["owner/name"]}, {"files": []}):
+        assert guess.tokens(tmp_path, {"demonstrations": {"params": other}}) == {}

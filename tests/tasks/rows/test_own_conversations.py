@@ -81,6 +81,9 @@ def test_alpaca_joins_instruction_and_input_and_keeps_the_system_message():
         ({"messages": [{"role": "judge", "content": "x"}]}, "not_messages"),
         ({"prompt": "x", "completion": "\ud800"}, "not_unicode"),
         ({"prompt": "x", "completion": "  "}, "no_answer"),
+        ({"prompt": "x", "completion": None}, "no_answer"),
+        ({"prompt": "", "completion": "x"}, "no_question"),
+        ({"messages": None, "id": 3}, "no_question"),
     ],
 )
 def test_rows_that_are_no_conversation_say_why(tmp_path, row, reason):

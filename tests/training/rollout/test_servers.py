@@ -198,6 +198,16 @@ def test_servers_that_do_not_fit_are_refused_before_anything_is_sampled(three):
         agree(engine.servers, wanted, 128)
 
 
+def test_all_servers_together_are_waited_for_and_then_given_up(three):
+    ports, engine = three
+    for p in ports[1:]:
+        p.gone = True
+    engine.revive()
+    ports[0].gone = True
+    with pytest.raises(EngineLost, match="none of the 3 servers answers, and did not come back in 0 s"):
+        engine.revive()
+
+
 def test_the_knob_takes_several_urls(three, tmp_path):
     ports, _ = three
     model = tiny.build()
