@@ -3,6 +3,7 @@
 A protocol is written beside the recipe, under the key `behaviour`, and committed before it is run:
 
     claim       the sentence that is tested
+    kind        what kind of evidence this is: a word of KINDS, which defines them
     task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems: training
                 ends where as many samples were drawn as the steps need without refills, and the metric is of problems of
                 the test split); or, for
@@ -57,7 +58,31 @@ from tasks.planning.kinds import settled, slots
 from tasks.planning.pieces import bind_all, locate
 from tasks.planning.resolve import Resolved, check_params, overlaid, read_recipe, recipe_layers, resolve
 
-KEYS = {"claim", "task", "metric", "direction", "margin", "against", "set", "against_set", "both", "steps", "seeds"}
+# A judgement about a protocol, and no part of what is run: evidence and its digest are without it.
+KINDS = {
+    "tautological": "what is measured is the very quantity that the method's piece puts into the loss, the reward or the data: a length penalty "
+    "shortens, an entropy bonus raises entropy, a filter removes what it filters",
+    "weak": "what is measured is another quantity, but the world was built so that the method's assumption holds, or the rival lacks an input that "
+    "the method gets (demonstrations, hints, an oracle, more parts of the reward), or the control differs in samples, chooses at random or has not "
+    "been trained",
+    "substantive": "an outcome that the paper claims (success on what was not trained on, quality, robustness, harm, regret), against the nearest rival "
+    "at equal samples, that could well have come out the other way",
+    "conformance": "no behaviour, but tests that show equal results (key `shown`)",
+}
+KEYS = {
+    "claim",
+    "kind",
+    "task",
+    "metric",
+    "direction",
+    "margin",
+    "against",
+    "set",
+    "against_set",
+    "both",
+    "steps",
+    "seeds",
+}
 SAMPLED = {
     "pass1",
     "pass8",
@@ -171,8 +196,8 @@ WHERE = ("behaviour", "on_task")  # keys of a recipe that hold a protocol: of a 
 
 
 def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
-    """The protocol of a recipe under a key of WHERE, with its defaults filled in. Raises UserError where it is missing or
-    malformed."""
+    """The protocol of a recipe under a key of WHERE, with its defaults filled in, without its kind. Raises UserError where it is
+    missing or malformed."""
     given = read_recipe(name).get(where)
     if not given:
         raise UserError(
@@ -181,7 +206,10 @@ def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
     for key in given:
         if key not in KEYS:
             raise UserError(f"recipe {name}: {where}.{key}: unknown key: {nearest(key, KEYS)}")
+    if (kind := given.get("kind")) is not None and kind not in (said := KINDS.keys() - {"conformance"}):
+        raise UserError(f"recipe {name}: {where}.kind is {kind!r}: {nearest(str(kind), said)}")
     full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
+    full.pop("kind", None)
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
         if full.get(key) not in valid and not (key == "metric" and str(full.get(key)).startswith("part.")):
             raise UserError(f"recipe {name}: {where}.{key} is {full.get(key)!r}: {nearest(str(full.get(key)), valid)}")
@@ -190,6 +218,15 @@ def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
             f"recipe {name}: {where}.margin is {full['margin']}: say how much worse it may be as a number of 0 or more"
         )
     return full
+
+
+def kind_of(name: str, where: str = "behaviour") -> str:
+    """What kind of evidence the protocol of a recipe under a key of WHERE is, a word of KINDS; "" where it does not say."""
+    recipe = read_recipe(name)
+    if given := recipe.get(where):
+        protocol_of(name, where)  # refuses what is no kind
+        return str(given.get("kind", ""))
+    return "conformance" if where == "behaviour" and recipe.get("shown") else ""
 
 
 def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> list[str]:
@@ -618,7 +655,11 @@ def evidence_path(name: str, where: str = "behaviour") -> Path:
 
 def write(evidence: Mapping[str, Any], where: str = "behaviour") -> Path:
     """Writes evidence to its file. The results of an earlier protocol stay in it under `earlier`, so that a protocol
-    changed after a first look is visible."""
+    changed after a first look is visible. Raises UserError for evidence without the digest of the code that ran."""
+    if not evidence.get("code"):
+        raise UserError(
+            f"evidence of {evidence['recipe']} has no digest of the code that ran (key `code`): run `espalier check {evidence['recipe']} --behaviour --record`"
+        )
     path = evidence_path(evidence["recipe"], where)
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():

@@ -45,7 +45,7 @@ def test_what_a_benchmark_measured_stands_as_evidence():
     rows = shipped().splitlines()
     for name in ("tool-light", "rar2", "synrewrite", "retro-star"):
         row = next(line for line in rows if line.startswith(f"| [{name}]"))
-        assert "**holds**" in row and "5 seeds (`make bench-search-methods`)" in row
+        assert f"**holds**, {page.BY_BENCHMARK[name]}: " in row and "5 seeds (`make bench-search-methods`)" in row
     assert "calls lower than best_vs_worst" in next(line for line in rows if line.startswith("| [tool-light]"))
 
 
@@ -63,11 +63,32 @@ def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
         (tmp_path / where / "opo.json").write_text(json.dumps(evidence))
     now = page.page()
     for words in (
-        "| **holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds",
-        "; on a task **holds**: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds",
+        "| **holds**, weak: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds",
+        "; on a task **holds**, substantive: auc higher than grpo in `mixed`, +0.5 [0.25, 0.75], 8 seeds",
     ):
         assert words in now and words not in before
-    assert "1 protocols on the project's own tasks have run: 1 hold, 0 reversed" in now
+    for words in (
+        "2 protocols have run, 1 in small worlds and 1 on the project's own tasks",
+        "**1 of them are substantive, and 1 of these ran the constants that the recipe ships: 1 hold, 0 reversed; 0 of the 1 are second looks",
+        "| weak | small world | 1: 1 hold, 0 reversed | 0 | 0 | 0 |",
+    ):
+        assert words in now and words not in before
+
+
+def test_second_looks_are_counted_in_the_headline():
+    """Of substantive protocols with shipped constants alone, in the sentence that says how many hold."""
+    effect = {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8}
+    protocol = {"direction": "higher", "metric": "pass1", "against": "reinforce", "task": "countdown"}
+    one = {"recipe": "opo", "holds": True, "effect": effect, "protocol": protocol}
+    reversed_again = {**one, "holds": False, "effect": {**effect, "low": -2.0, "high": -1.0}, "earlier": [{}]}
+    changed = {**one, "protocol": {**protocol, "set": {"ratio": {"piece": "sequence"}}}}
+    said = page._headline({"behaviour": [one], "on_task": [one, reversed_again, changed]})
+    assert "**3 of them are substantive, and 2 of these ran" in said and ": 1 hold, 1 reversed; " in said
+    assert said.endswith("1 of the 2 are second looks (0 hold, 1 reversed).**")
+
+
+def test_what_a_benchmark_measured_has_a_kind():
+    assert page.BY_BENCHMARK.keys() == page.measured().keys() and set(page.BY_BENCHMARK.values()) <= page.KINDS.keys()
 
 
 def test_evidence_of_other_constants_than_the_recipe_ships_now_is_older():

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -347,6 +348,43 @@ def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
         assert found["holds"] == (low > -margin if found["protocol"]["direction"] == "higher" else high < margin)
 
 
+def test_new_evidence_has_the_digest_of_the_code_that_ran(tmp_path, monkeypatch):
+    """What is listed in without_digest.txt ran before digests were kept; the list only becomes shorter."""
+    from tasks.core.errors import UserError
+    from tasks.lab import behaviour
+    from tasks.lab.behaviour import WHERE, evidence_path
+
+    older = set(Path(__file__).with_name("without_digest.txt").read_text().split())
+    without = set()
+    for where, path in ((w, p) for w in WHERE for p in sorted(evidence_path("grpo", w).parent.glob("*.json"))):
+        code = json.loads(path.read_text()).get("code")
+        assert code is None or re.fullmatch("[0-9a-f]{16}", code), path
+        if code is None:
+            without.add(path.stem if where == "behaviour" else f"{where}/{path.stem}")
+    assert not without - older, (
+        f"no digest of the code in the evidence of {sorted(without - older)}: espalier check NAME --behaviour --record"
+    )
+    assert not older - without, f"take {sorted(older - without)} out of without_digest.txt: there is a digest now"
+    monkeypatch.setattr(behaviour, "evidence_path", lambda name, where: tmp_path / "x.json")
+    with pytest.raises(UserError, match="no digest of the code"):
+        behaviour.write({"recipe": "grpo", "protocol_digest": "0"})
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_the_kind_of_evidence_is_no_part_of_what_runs(tmp_path, monkeypatch):
+    """A protocol that says what kind it is has the digest that it had before, so it is no second look."""
+    from tasks.lab.behaviour import kind_of, protocol_of
+
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
+    text = "claim: x, task: mixed, metric: pass1, direction: higher"
+    for name, more in (("with", ", kind: weak"), ("without", "")):
+        (tmp_path / f"recipes/{name}.yaml").write_text(f"id: {name}\nbehaviour: {{{text}{more}}}\n")
+    (tmp_path / "recipes/tested.yaml").write_text("id: tested\nshown: {it is equal: 'tests/x.py::test_x'}\n")
+    assert protocol_of("with") == protocol_of("without") and "kind" not in protocol_of("with")
+    assert [kind_of(n) for n in ("with", "without", "tested", "grpo")] == ["weak", "", "conformance", "tautological"]
+
+
 def test_a_recipe_that_samples_ahead_learns_and_is_measured_with_what_it_learned():
     """The player of a world has a copy of the weights then, which is that of the policy at the end."""
     from tasks.lab import behaviour
@@ -384,6 +422,8 @@ def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
         ("metric: pass2, direction: higher", "did you mean 'pass"),
         ("metric: pass1, direction: up", "higher"),
         ("metric: pass1, direction: higher, margin: -1", "0 or more"),
+        ("metric: pass1, direction: higher, kind: substantial", "did you mean 'substantive'"),
+        ("metric: pass1, direction: higher, kind: conformance", "substantive, tautological, weak"),
     ):
         (own / "mine.yaml").write_text(f"id: mine\nbehaviour: {{claim: x, task: mixed, {text}}}\n")
         with pytest.raises(UserError, match=re.escape(said)):

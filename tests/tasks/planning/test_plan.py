@@ -402,6 +402,17 @@ def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
             assert resolve.read_recipe(recipe)["id"] == recipe
 
 
+def test_every_shipped_protocol_says_what_kind_of_evidence_it_is():
+    from tasks.lab.behaviour import KINDS, WHERE, kind_of
+
+    for recipe in resolve.yaml_files("recipes"):
+        for where in (key for key in WHERE if resolve.read_recipe(recipe).get(key)):
+            assert kind_of(recipe, where), (
+                f"recipe {recipe}: add to its key `{where}` a line `kind: tautological`, `kind: weak` or `kind: substantive`, the weaker one in "
+                f"doubt; what they mean: {KINDS}"
+            )
+
+
 def test_what_a_recipe_asks_of_the_user_has_to_be_there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"on-policy-distillation needs a teacher .*: set rl.teacher in params.yaml"):
