@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from synth.types import PreferencePair, Sampling
+from synth.types import PreferencePair, Sampling, digest
 from synth.verify import extract_answer
 from synth.verify.exact import normalise
 from tasks.core.errors import UserError
@@ -21,9 +22,15 @@ Rewards = Callable[[Sequence[np.ndarray]], Sequence[float]]
 
 
 def label(decode: Any) -> str:
-    """The label of a decoder with its knobs in tables: `majority (k=8)`."""
-    knobs = ", ".join(f"{k}={v}" for k, v in decode.keywords.items())
+    """The label of a decoder with its knobs in tables and names of files: `majority (k=8)`. A value that is not short and plain
+    is there by its digest."""
+    knobs = ", ".join(f"{k}={_short(v)}" for k, v in decode.keywords.items())
     return decode.piece.partition("/")[2] + (f" ({knobs})" if knobs else "")
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if re.fullmatch(r"[\w.+-]{0,24}", text) else digest("knob", text)[:8]
 
 
 def examples(pairs: Iterable[PreferencePair], renderer: Renderer) -> list[Example]:

@@ -412,7 +412,46 @@ def slots() -> Place:
     return _place(_SLOTTED)
 
 
+def _hops() -> Tongue:
+    """The words r, s, t ask for: the greatest number, the least, what the table says."""
+    table = np.random.default_rng(seed_for(0, "hops")).integers(3, 16, (16, 16))
+
+    def right(prompt: np.ndarray) -> tuple[int, int, int]:
+        most, least = int(prompt.max()), int(prompt.min())
+        return most, least, int(table[most, least])
+
+    def lesson(rng: Rng, prompt: np.ndarray) -> tuple[np.ndarray, int]:
+        most, least, last = right(prompt)
+        kind = int(rng.choice(4, p=[0.32, 0.32, 0.32, 0.04]))
+        if kind == 0:
+            return np.array([17, most, END], dtype=np.int64), 1
+        if kind == 1:
+            return np.array([18, least, END], dtype=np.int64), 1
+        if kind == 2:  # the two numbers are shown; they need not be those of the prompt
+            a, b = sorted(rng.integers(3, 16, 2).tolist(), reverse=True)
+            return np.array([17, a, 18, b, 19, table[a, b], END], dtype=np.int64), 5
+        return (np.array([19, last, END], dtype=np.int64), 1) if rng.random() < 0.5 else (_ended([last]), 0)
+
+    answer = lambda rng, prompt: _ended([right(prompt)[2]])  # noqa: E731
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (answer(rng, prompt), _ended([int(rng.integers(3, 16))])),
+        wanted=lambda answer, prompt, taste: float(len(answer) > 0 and answer[0] == right(prompt)[2]),
+        tokens=2,
+        lesson=lesson,
+        words=True,
+        steps=1000,
+    )
+
+
+def hops() -> Place:
+    """Three numbers; a fixed table says what to do for the greatest and the least of them. The model has learned to name either,
+    to look up two that are shown, and, in 4 of 100 lessons, the whole at once. Wanted: the right entry."""
+    return _place(_HOPS)
+
+
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
-WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed, slots)
+_HOPS = _hops()
+WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed, slots, hops)
