@@ -23,7 +23,7 @@ TOOLS = "draw"
 BUDGETS = ()
 ENDS = "the first turn"
 GIVES = ("answered", "think")
-Shown = Literal["picture", "noise", "white"]
+Shown = Literal["picture", "noise", "white", "shuffled"]
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,14 @@ def pictures(problem: Problem, tools: Mapping[str, Any], shown: Shown) -> list[n
     if shown == "noise":
         rng = np.random.default_rng(seed_for("look", problem.id))
         return [rng.integers(0, 256, x.shape, dtype=np.uint8) for x in drawn]
+    if shown == "shuffled":
+        return [drawn[i] for i in np.random.default_rng(seed_for("look", problem.id)).permutation(len(drawn))]
     return drawn
 
 
 def look(*, shown: Shown = "picture", format_reward: float = 0.0, instructions: str = "") -> Look:
-    """shown: picture, noise or white. format_reward: value of a wrong answer in the right format. instructions: a
+    """shown: picture, noise, white or shuffled. format_reward: value of a wrong answer in the right format. instructions: a
     system message (empty: none)."""
     if shown not in get_args(Shown):
-        raise ValueError(f"look: shown is {shown!r}: name picture, noise or white")
+        raise ValueError(f"look: shown is {shown!r}: name picture, noise, white or shuffled")
     return Look(format_reward, instructions, shown)

@@ -17,6 +17,7 @@ MANY = {
     "bias_probes": 300,
     "case_vignettes": 300,
     "claims": 300,
+    "clip_questions": 300,
     "critiques": 300,
     "home_moments": 300,
     "local_customs": 300,

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from synth.families.clip_questions import clip_questions
 from synth.families.scene_questions import scene_questions
 from synth.scenes import draw, parts
 from synth.types import Problem
@@ -45,8 +46,14 @@ def test_the_answer_is_scored_by_the_problems_verifier():
 def test_without_a_drawer_or_a_description_it_is_one_sentence():
     with pytest.raises(LookupError, match="no tool `draw`"):
         look().start(problem(), {})
-    with pytest.raises(ValueError, match="name picture, noise or white"):
+    with pytest.raises(ValueError, match="name picture, noise, white or shuffled"):
         look(shown="black")
     plain = Problem.make(prompt="How many?", answer="1", verifier="exact", family="x", split="train")
     with pytest.raises(ValueError, match="describes no picture"):
         look().start(plain, {"draw": draw})
+
+
+def test_shuffled_shows_the_same_frames_in_another_order():
+    p = next(p for i in range(40) if (p := clip_questions(0, "train", i, asks=["rate"])).answer != "5 5 5")
+    in_order, mixed = (look(shown=how).start(p, {"draw": draw})[1][0].media for how in ("picture", "shuffled"))
+    assert len(in_order) == 8 and sorted(in_order) == sorted(mixed) and in_order != mixed
