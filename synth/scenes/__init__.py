@@ -14,10 +14,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from synth.scenes import clips, scenes
+from synth.scenes import clips, scenes, screens
 from synth.types import Problem
 
-KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {"Scene": scenes.draw, "Clip": clips.draw}
+KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {"Scene": scenes.draw, "Clip": clips.draw, "Screen": screens.draw}
 
 
 def parts(question: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ MANY = {
     "local_customs": 300,
     "multiple_choice": 300,
     "scene_questions": 300,
+    "screen_tasks": 300,
     "user_choices": 300,
 }  # of few replies, which forty problems do not tell from a quarter
 FAMILIES = [m.name for m in pkgutil.iter_modules(synth.families.__path__) if not m.name.startswith("_")]
