@@ -20,7 +20,7 @@ from tasks.lab.checks import load
 from tasks.core.paths import CODE
 from tasks.planning import parts
 from tasks.planning.code import constant, name_of
-from tasks.planning.kinds import settled, slots
+from tasks.planning.kinds import settled, slot_kind, slots
 from tasks.planning.pieces import locate
 from tasks.planning.resolve import asks, check_params, read_recipe, recipe_layers, resolve, yaml_files
 
@@ -92,16 +92,11 @@ def kinds() -> dict[str, list[str]]:
 
 def pieces_of(recipe: Mapping[str, Any]) -> list[str]:
     """The pieces that a recipe names, without those that nearly all have."""
-    names, pieces = [], slots()
+    names = []
     for stage, knobs in recipe["stages"].items():
         for slot, value in settled(stage, knobs):
-            for spec in value if isinstance(value, list) else [value]:
-                if (
-                    slot in pieces.get(stage, {})
-                    and isinstance(spec, Mapping)
-                    and "piece" in spec
-                    and spec["piece"] not in PLAIN
-                ):
+            for spec in (value if isinstance(value, list) else [value]) if slot_kind(stage, slot) else []:
+                if isinstance(spec, Mapping) and "piece" in spec and spec["piece"] not in PLAIN:
                     names.append(str(spec["piece"]).replace("-", "_"))
     return list(dict.fromkeys(names))
 

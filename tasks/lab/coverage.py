@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tasks.planning import code
-from tasks.planning.kinds import settled, slots
+from tasks.planning.kinds import settled, slot_kind, slots
 from tasks.planning.pieces import files
 from tasks.planning.resolve import yaml_files
 
@@ -126,13 +126,10 @@ def kinds(stages: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def pieces(stage: str, knobs: Mapping[str, Any]) -> list[str]:
     """ "folder/piece" of every piece that a stage of a recipe names."""
-    known = dict(code.leaves(code.knobs(files("stage")[stage])))
     out = []
     for knob, value in settled(stage, knobs):
-        if knob in known and known[knob].piece and value:
-            out += [
-                f"{known[knob].piece}/{_name(v)}" for v in (value if isinstance(value, list) else [value]) if _name(v)
-            ]
+        if (kind := slot_kind(stage, knob)) and value:
+            out += [f"{kind}/{_name(v)}" for v in (value if isinstance(value, list) else [value]) if _name(v)]
     return out
 
 

@@ -781,7 +781,9 @@ def _traced(
     out, mine = dict(knobs), dict(settled(stage, named.get(stage, {})))
     for knob, kind in resolved.pieces.items():
         group, _, inner = knob.rpartition(".")
-        value, spec = getattr(out[group], inner) if group else out[knob], resolved.value(knob)
+        place, _, who = group.partition(".")  # `policies.solver.advantage` is within two mappings
+        value = out[place][who][inner] if who else getattr(out[group], inner) if group else out[knob]
+        spec = resolved.value(knob)
         if value is None:
             continue
         many = isinstance(value, list)
@@ -791,7 +793,9 @@ def _traced(
             if knob in mine:
                 log.pieces.append(seen)
             traced.append(Traced(bound, seen, log))
-        if group:
+        if who:
+            out[place] = {**out[place], who: {**out[place][who], inner: traced if many else traced[0]}}
+        elif group:
             out[group] = replace(out[group], **{inner: traced[0]})
         else:
             out[knob] = traced if many else traced[0]

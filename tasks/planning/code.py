@@ -36,7 +36,8 @@ PLUMBING = {
 @dataclass(frozen=True)
 class Knob:
     """One keyword-only argument with a literal default. `piece` is the folder of a `Piece(...)` or `Pieces(...)`
-    annotation, `many` is True for the latter, `place` is True for the annotation `Place()`, `about` is its text in the
+    annotation, `many` is True for the latter, `place` is True for the annotation `Place()`, `own` the knobs of an
+    annotation `Own(...)`, `about` is its text in the
     section `Args` of the function's docstring, `home` the file that declares it. If the default is a call of a frozen
     class (tasks/planning/settings.py), `kind` is that class as module:name, `fields` are its fields and `default` maps
     each to its default."""
@@ -51,6 +52,7 @@ class Knob:
     kind: str = ""
     fields: Mapping[str, Knob] = field(default_factory=dict)
     place: bool = False
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,11 +225,23 @@ def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path,
         if settings is not None:
             return _nested(name, annotation, default, settings, path, about)
     folder, many = _piece(annotation)
-    place = isinstance(annotation, ast.Call) and isinstance(annotation.func, ast.Name) and annotation.func.id == "Place"
-    annotation = ast.Name("int") if place else annotation
+    called = annotation.func.id if isinstance(annotation, ast.Call) and isinstance(annotation.func, ast.Name) else ""
+    place, own = called == "Place", ()
+    if called == "Own":
+        assert isinstance(annotation, ast.Call)
+        own = tuple(ast.literal_eval(one) for one in annotation.args)
+    annotation = ast.Name("int") if place else ast.Name("dict") if own else annotation
     value = _plain(_literal(default, path, f"the default of {name}"))
     return Knob(
-        name=name, default=value, annotation=annotation, home=path, piece=folder, many=many, about=about, place=place
+        name=name,
+        default=value,
+        annotation=annotation,
+        home=path,
+        piece=folder,
+        many=many,
+        about=about,
+        place=place,
+        own=own,
     )
 
 

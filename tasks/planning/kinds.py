@@ -104,8 +104,19 @@ def settled(stage: str, knobs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in knobs.items():
         if name in known and known[name].fields and isinstance(value, Mapping):
             yield from ((f"{name}.{inner}", one) for inner, one in value.items())
-        else:
-            yield name, value
+            continue
+        yield name, value
+        if name in known and known[name].own:
+            for who, given in value.items():
+                yield from ((f"{name}.{who}.{own}", given[own]) for own in known[name].own if own in given)
+
+
+def slot_kind(stage: str, knob: str) -> str:
+    """The kind of pieces that a knob of a stage holds, by its dotted name as `settled` gives it; "" if it holds none."""
+    known = code.knobs(files("stage")[stage])
+    first, last = knob.partition(".")[0], knob.rpartition(".")[2]
+    one = known[last] if first in known and last in known[first].own else dict(code.leaves(known)).get(knob)
+    return one.piece if one else ""
 
 
 def slots() -> dict[str, dict[str, str]]:

@@ -90,7 +90,7 @@ def missing(stages: Mapping[str, Resolved]) -> Iterator[tuple[str, str]]:
     if has is None:
         return
     for knob, kind in rl.pieces.items():
-        value = rl.params.get(knob)  # a nested piece (critic.loss) reads no part
+        value = rl.value(knob)
         specs = value if isinstance(value, list) else [value] if value else []
         for spec in specs:
             for part in reads(locate(kind, spec["piece"]), spec):

@@ -36,6 +36,17 @@ class Pieces(Piece):
 
 
 @dataclass(frozen=True)
+class Own:
+    """Annotation of a stage's knob that maps names (of policies) to settings of their own. Each may name pieces of its
+    own for these `knobs` of the same stage, which then replace the stage's."""
+
+    knobs: tuple[str, ...]
+
+    def __init__(self, *knobs: str) -> None:
+        object.__setattr__(self, "knobs", knobs)
+
+
+@dataclass(frozen=True)
 class Place:
     """Annotation of a stage's knob that says in how many parts it runs, a whole number from 1 on. It is left out of the
     stage's plan and identity, so changing it re-runs nothing."""
@@ -149,7 +160,7 @@ def bind_all(
 ) -> dict[str, Any]:
     """`params` with every knob named in `pieces` (knob -> folder) bound: a mapping becomes one function, a list of them
     a list. A knob named in `settings` (knob -> module:class) becomes an instance of that class; a dotted name is one of
-    its fields."""
+    its fields, or is within a mapping (`policies.solver.advantage`)."""
     out = dict(params)
     for name, folder in pieces.items():
         *group, knob = name.split(".")

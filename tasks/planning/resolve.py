@@ -81,7 +81,8 @@ class Layer:
 @dataclass
 class Resolved:
     """One stage with all knobs; `pieces` maps a knob to its folder, `settings` maps a grouped knob to its class, `used`
-    lists (knob, folder, name) of every piece in use. A field of a grouped knob has a dotted name."""
+    lists (knob, folder, name) of every piece in use. A field of a grouped knob has a dotted name, and so has a piece of
+    one policy among several (`policies.solver.advantage`)."""
 
     name: str
     path: Path
@@ -91,7 +92,11 @@ class Resolved:
 
     @property
     def pieces(self) -> dict[str, str]:
-        return {name: knob.piece for name, knob in src.leaves(self.knobs) if knob.piece}
+        out = {name: knob.piece for name, knob in src.leaves(self.knobs) if knob.piece}
+        for knob in (k for k in self.knobs.values() if k.own):
+            for who, given in self.params[knob.name].items():
+                out |= {f"{knob.name}.{who}.{name}": self.knobs[name].piece for name in knob.own if name in given}
+        return out
 
     @property
     def settings(self) -> dict[str, str]:
@@ -331,7 +336,8 @@ def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: An
             else nearest(name, stage.knobs)
         )
         raise UserError(f"{where}: unknown key {name!r} of the stage {stage.name}: {hint}")
-    stage.params[name] = _value(stage.name, knob, value, stage.params[name], where)
+    value = _value(stage.name, knob, value, stage.params[name], where)
+    stage.params[name] = _entries(stage, knob, value, where) if knob.own else value
 
 
 def _value(stage: str, knob: src.Knob, value: Any, current: Any, where: str) -> Any:
@@ -357,6 +363,25 @@ def _nested(stage: str, knob: src.Knob, value: Any, current: Mapping[str, Any], 
         if name not in knob.fields:
             raise UserError(f"{where}: unknown key {name!r} of {stage}.{knob.name}: {nearest(name, knob.fields)}")
         out[name] = _value(stage, knob.fields[name], one, out[name], f"{where}.{name}")
+    return out
+
+
+def _entries(stage: Resolved, knob: src.Knob, value: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A mapping of names to settings, with all knobs of the pieces that an entry has for itself."""
+    out = {}
+    for name, given in value.items():
+        if not isinstance(given, Mapping):
+            raise UserError(
+                f"{where}.{name} must hold keys and values, not {given!r}: write {name}: {{}} for the defaults"
+            )
+        if "." in name:
+            raise UserError(
+                f"{where}: the name {name!r} has a dot, which separates a name from its knobs: leave it out"
+            )
+        out[name] = dict(given)
+        for own in knob.own:
+            if own in given:
+                out[name][own] = _piece_knob(stage.knobs[own], given[own], None, f"{where}.{name}.{own}")
     return out
 
 

@@ -132,6 +132,12 @@ def _knob(knob: code.Knob, pieces: dict[str, Any]) -> dict[str, Any]:
             if knob.many
             else {"anyOf": [one, {"type": "null"}] if knob.default is None else [one]}
         )
+    elif knob.own:
+        every = {name: k for name, k in code.knobs(knob.home).items() if name in knob.own}
+        each = {"type": "object", "properties": {name: _knob(k, pieces) for name, k in every.items()}}
+        for shape in each["properties"].values():
+            shape.pop("default")  # an entry without it has the stage's
+        schema = {"type": "object", "additionalProperties": each}
     else:
         schema = _type(knob.annotation, knob.home)
         schema |= {"minimum": int(knob.place)} if code.counts(knob.annotation) else {}

@@ -20,7 +20,7 @@ from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
 from tasks.models.openings import hosts as hosts_of
-from tasks.planning.pieces import Piece, Pieces, Place
+from tasks.planning.pieces import Own, Piece, Pieces, Place
 from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
 from tasks.runtime.models import named_by_user
 from tasks.runtime.stage import Stage
@@ -81,7 +81,7 @@ def rl(
     router_loss: float = 0.0,
     router_replay: bool = False,
     lora: dict = {},  # noqa: B006
-    policies: dict = {},  # noqa: B006
+    policies: Own("rewards", "advantage", "ratio", "policy_loss", "corrections", "regularisers") = {},  # noqa: B006
     exchange: int = 0,
     optimizer: Optimizer = Optimizer(lr=1e-3, warmup=5),
     epochs: int = 1,
@@ -138,8 +138,9 @@ def rl(
         lora: trains adapters instead of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
             trains all weights
         policies: several policies on one base, as adapters: name -> roles (the roles it plays in the environment;
-            default: its own name), lora (default: the stage's), optimizer (differences from the stage's). Each policy
-            learns from its own turns, with its own baseline. The first is saved as the model, all of them as adapters
+            default: its own name), lora (default: the stage's), optimizer (differences from the stage's), rewards,
+            advantage, ratio, policy_loss, corrections, regularisers (pieces of its own in place of the stage's). Each
+            policy learns from its own turns, with its own baseline. The first is saved as the model, all of them as adapters
             (docs/agents.md)
         exchange: number of steps after which each policy takes over the roles of the next; 0: never
         optimizer: the optimizer and the schedule of its learning rate

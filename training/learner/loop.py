@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from training.learner.learner import Learner, Objective
 from training.learner.policies import Policy
@@ -25,6 +25,7 @@ Source = Callable[[int], tuple[Iterable[Batch], Mapping[str, float]]]
 class Round:
     """`role` learns for `steps` steps from `source` with `objective`; a batch that names a policy trains that policy.
 
+    objectives     policy -> the objective of its batches, where it is not `objective`
     prepare        called once on each whole batch, before the first update of the step: reference passes, masks and
                    totals that pieces declare
     rows_per_unit  rows that stay in one micro-batch (2 for preference pairs)
@@ -37,6 +38,7 @@ class Round:
     source: Source
     objective: Objective
     steps: int
+    objectives: Mapping[str, Objective] = field(default_factory=dict)
     prepare: Callable[[Batch], None] = lambda batch: None
     rows_per_unit: int = 1
     temperature: float = 1.0
@@ -68,7 +70,7 @@ def run(
             for batch in batches:
                 one = roles[batch.policy or current.role].step(
                     batch,
-                    current.objective,
+                    current.objectives.get(batch.policy, current.objective),
                     tokens_per_microbatch=current.tokens_per_microbatch,
                     rows_per_unit=current.rows_per_unit,
                     temperature=current.temperature,

@@ -21,7 +21,7 @@ from training.rl.advantage import AdvantagePiece
 from training.rl.correction import CorrectionPiece
 from training.rl.critic import Critic, ValueModel, value_stats
 from training.rl.curriculum import CurriculumPiece
-from training.rl.experience import Experience
+from training.rl.experience import Experience, LearnsBy
 from training.rl.filter import FilterPiece
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.objective import PolicyObjective
@@ -37,7 +37,9 @@ from training.rollout.mismatch import Compared
 from training.rollout.play import Player
 from training.types import Batch
 
-KEYS = ("roles", "lora", "optimizer")  # of a policy among several
+# Pieces that one policy may replace, in the order of the knobs of the stage.
+OWN = ("rewards", "advantage", "ratio", "policy_loss", "corrections", "regularisers")
+KEYS = ("roles", "lora", "optimizer", *OWN)  # of a policy among several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +112,9 @@ def compose(
                   `token_stats`
     read_value    turns a pass of the critic into values; if it is not `value_stats`, `body` makes the critic itself
 
-    policies      if several policies play: name -> its roles (default: its name), its adapters (`lora`), and its own
-                  optimizer settings; `policy` is then the common base, still without adapters, and each has a critic
-                  of its own if `critic` is given
+    policies      if several policies play: name -> its roles (default: its name), its adapters (`lora`), its own
+                  optimizer settings, and pieces of its own in the place of those given here (OWN); `policy` is then the
+                  common base, still without adapters, and each has a critic of its own if `critic` is given
     exchange      the number of steps after which they exchange their roles
 
     Raises ValueError for a critic without these two, and for invalid policies.
@@ -152,8 +154,21 @@ def compose(
         world=world,
         read=read,
     )
+    objectives = {name: _own_objective(objective, given) for name, given in policies.items() if {*given} & {*OWN}}
+    learns_by = {
+        name: LearnsBy(
+            rewards=policies[name].get("rewards", rewards),
+            advantage=policies[name].get("advantage", advantage),
+            advantage_only=own.advantage_only,
+            skip_zero=own.row_local,
+        )
+        for name, own in objectives.items()
+    }
     pieces = [curriculum, *group_transforms, *filters, *rewards, advantage, ratio, policy_loss, *corrections]
     pieces += [*regularisers, critic]
+    for given in policies.values():
+        for value in (given[key] for key in OWN if key in given):
+            pieces += value if isinstance(value, list) else [value]
     critics: dict[str, Critic] = {}
     if critic is not None:
         if body is None or critic_optim is None:
@@ -171,9 +186,10 @@ def compose(
                 loss=critic,
                 lam=critic_lambda,
                 passes=critic_passes,
-                gamma=getattr(advantage, "keywords", {}).get(
+                # it is trained on the returns that the advantage reads
+                gamma=getattr(learns_by[name].advantage if name in learns_by else advantage, "keywords", {}).get(
                     "gamma", 1.0
-                ),  # it is trained on the returns that the advantage reads
+                ),
                 warmup=critic_warmup,
                 tokens_per_microbatch=tokens_per_microbatch,
             )
@@ -185,6 +201,7 @@ def compose(
         curriculum=curriculum,
         filters=filters,
         rewards=rewards,
+        learns_by=learns_by,
         group_transforms=group_transforms,
         judge=judge,
         critic=beside,
@@ -198,8 +215,8 @@ def compose(
         epochs=epochs,
         minibatches=minibatches,
         advantage_only=objective.advantage_only,
-        compared=compared,
         skip_zero=objective.row_local,
+        compared=compared,
         max_unscorable=max_unscorable,
         seed=seed,
         device=device,
@@ -220,13 +237,14 @@ def compose(
 
     def prepare(batch: Batch) -> None:
         with team.using(batch.policy) if team else nullcontext():
-            objective.prepare(batch)
+            objectives.get(batch.policy, objective).prepare(batch)
 
     learned = Round(
         name="rl",
         role=next(iter(roles)),
         source=source,
         objective=objective,
+        objectives=objectives,
         prepare=prepare,
         steps=steps,
         temperature=temperature,
@@ -252,6 +270,15 @@ def plays(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
                 )
             out[role] = name
     return out
+
+
+def _own_objective(objective: PolicyObjective, given: Mapping[str, Any]) -> PolicyObjective:
+    """The objective of a policy that has pieces of its own: with these, and with the passes that they and the rest
+    need, no others."""
+    own = replace(objective, **{k: given[k] for k in OWN if k in given and k not in ("rewards", "advantage")})
+    pieces = (own.ratio, own.policy_loss, *own.corrections, *own.regularisers)
+    wanted = frozenset().union(*(getattr(p, "needs", objective.needs) for p in pieces))
+    return replace(own, needs=objective.needs & wanted)
 
 
 def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim: Optim) -> dict[str, Any]:

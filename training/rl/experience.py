@@ -44,6 +44,16 @@ class Collected:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class LearnsBy:
+    """What one policy among several learns by, in the place of what `Experience` gives all of them."""
+
+    advantage: AdvantagePiece
+    rewards: Sequence[RewardPiece] = ()
+    advantage_only: bool = True
+    skip_zero: bool = False
+
+
 @dataclass(kw_only=True)
 class Experience:
     """A `Source` of rounds: call it with a step. All that must survive a restart is in `state()` (plain values and
@@ -72,6 +82,7 @@ class Experience:
     policies              their names, if there are several. Each learns from its own text, with its own baseline:
                           rewards, advantages and the state of their pieces are per policy, and a group is one role on
                           one prompt
+    learns_by             policy -> what it learns by, where it has pieces of its own
     critics               policy -> its critic, as `critic` is that of a single policy: it reads what that policy reads,
                           and learns from its rewards
     exchange              the number of steps after which each plays the next one's roles; 0: never
@@ -102,6 +113,7 @@ class Experience:
     seed: int = 0
     device: str = "cpu"
     policies: Sequence[str] = ()
+    learns_by: Mapping[str, LearnsBy] = field(default_factory=dict)
     exchange: int = 0
     pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
     groups: list[Group] = field(default_factory=list)  # of the last step, for inspection
@@ -109,7 +121,8 @@ class Experience:
     def __post_init__(self) -> None:
         """A name for each piece's state: the piece's name, with a number if the same piece occurs again in a list."""
         self.names: list[tuple[Callable[..., Any], str]] = []
-        for piece in (self.curriculum, *self.group_transforms, *self.filters, *self.rewards, self.advantage):
+        own = [p for how in self.learns_by.values() for p in (*how.rewards, how.advantage)]
+        for piece in (self.curriculum, *self.group_transforms, *self.filters, *self.rewards, self.advantage, *own):
             name = getattr(piece, "piece", getattr(piece, "__name__", "piece"))
             again = sum(other.partition("#")[0] == name for _, other in self.names)
             self.names.append((piece, f"{name}#{again + 1}" if again else name))
@@ -117,6 +130,15 @@ class Experience:
     def _own(self, piece: Callable[..., Any], policy: str = "") -> dict:
         name = next(name for known, name in self.names if known is piece)
         return self.pieces.setdefault(f"{name} of {policy}" if policy else name, {})
+
+    def _how(self, policy: str) -> LearnsBy:
+        usual = LearnsBy(
+            advantage=self.advantage,
+            rewards=self.rewards,
+            advantage_only=self.advantage_only,
+            skip_zero=self.skip_zero,
+        )
+        return self.learns_by.get(policy, usual)
 
     def state(self) -> dict[str, Any]:
         return {"pieces": self.pieces, "version": self.player.sampler.version}
@@ -199,7 +221,7 @@ class Experience:
             mine = spoken(groups, policy)
             shaped: Rewards = [g.rewards for g in mine]
             metrics |= {f"{policy}/reward": _mean(np.concatenate(shaped)) if mine else math.nan}
-            for piece in self.rewards:
+            for piece in self._how(policy).rewards:
                 shaped = piece(mine, shaped, self._own(piece, policy), rng)
             critic = self.critics.get(policy)
             if critic:
@@ -209,13 +231,14 @@ class Experience:
                 metrics |= {f"{policy}/{name}": value for name, value in critic.learn(mine, shaped).items()}
                 if step < critic.warmup:
                     continue
-            batches += [replace(b, policy=policy) for b in self._batches(mine, advantages, rng)]
+            batches += [replace(b, policy=policy) for b in self._batches(mine, advantages, rng, policy)]
         return batches, metrics
 
     def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator, policy: str = "") -> Advantages:
         """Turns shaped rewards into advantages. An unscorable rollout is not evidence: it gets NaN and is removed from
         the step, denominators included."""
-        advantages = self.advantage(groups, shaped, self._own(self.advantage, policy), rng)
+        estimate = self._how(policy).advantage
+        advantages = estimate(groups, shaped, self._own(estimate, policy), rng)
         for group, group_advantages in zip(groups, advantages, strict=True):
             if not all(
                 np.all(np.isfinite(c))
@@ -306,8 +329,11 @@ class Experience:
         """Whether a step that is not full may draw again (`attempt` counts from 0), after `drawn` problems."""
         return drawn < len(self.problems) if self.refill == "until_full" else attempt <= self.refill
 
-    def _batches(self, groups: list[Group], advantages: Advantages, rng: np.random.Generator) -> Iterator[Batch]:
+    def _batches(
+        self, groups: list[Group], advantages: Advantages, rng: np.random.Generator, policy: str = ""
+    ) -> Iterator[Batch]:
         """The minibatches of every epoch, without those that have no gradient."""
+        how = self._how(policy)
         rows = rollout_rows(groups, advantages)
         if "chance" in self.needs:
             rows = [replace(r, columns={**r.columns, "chance": rng.random(len(r.ids))}) for r in rows]
@@ -316,8 +342,8 @@ class Experience:
             for part in np.array_split(order, self.minibatches):
                 whole = [rows[i] for i in part]
                 nonzero_advantage = [r for r in whole if np.any(r.columns["advantages"] != 0)]
-                if nonzero_advantage or (whole and not self.advantage_only):
-                    yield pack(nonzero_advantage if self.skip_zero else whole, device=self.device, totals=count(whole))
+                if nonzero_advantage or (whole and not how.advantage_only):
+                    yield pack(nonzero_advantage if how.skip_zero else whole, device=self.device, totals=count(whole))
 
 
 def spoken(groups: Sequence[Group], policy: str) -> list[Group]:

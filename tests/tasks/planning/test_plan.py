@@ -360,6 +360,51 @@ def test_a_rule_brings_what_a_loss_needs_and_counts_where_it_is_used(tmp_path, m
     assert rules == {f"training/preference/update_rule/{n}.py" for n in ("__init__", "earlier_policies")}
 
 
+def of_solver(pieces):
+    both = f"{{proposer: {{}}, solver: {{{pieces}}}}}"
+    return f"set: {{rl: {{lora: {{rank: 2}}, policies: {both}}}}}"
+
+
+def test_pieces_of_one_policy_are_planned_as_those_of_the_stage(tmp_path, monkeypatch):
+    """With all their knobs, the code that they are, and the passes that they need; they are bound where they stand."""
+    from tasks.planning.pieces import bind_all
+
+    monkeypatch.chdir(tmp_path)
+    plain = made(of_solver(""), tmp_path)["rl"]
+    own = made(of_solver("advantage: remax, regularisers: [{piece: kl, coef: 0.5}]"), tmp_path)["rl"]
+    solver = own["params"]["policies"]["solver"]
+    assert solver["regularisers"][0]["coef"] == 0.5 and len(solver["regularisers"][0]) > 2, "the other knobs too"
+    assert own["pieces"]["policies.solver.advantage"] == plain["pieces"]["advantage"]
+    assert {"greedy", "reference"} <= set(own["needs"]) and not {"greedy", "reference"} & set(plain["needs"])
+    assert "training/rl/advantage/remax.py" in set(own["sources"]) - set(plain["sources"])
+    bound = bind_all(own["pieces"], own["params"])["policies"]
+    assert bound["proposer"] == {} and bound["solver"]["advantage"].piece == "advantage/remax"
+    assert [p.keywords["coef"] for p in bound["solver"]["regularisers"]] == [0.5]
+    assert isinstance(own["params"]["policies"]["solver"]["advantage"], dict), "binding leaves the plan as it was"
+
+
+@pytest.mark.parametrize(
+    "pieces, words",
+    [
+        ("advantage: gppo", ["rl.policies.solver.advantage: there is no piece 'gppo' in advantage"]),
+        ("advantage: {std: none}", ["rl.policies.solver.advantage must name a piece", "under the key `piece`"]),
+        ("advantage: {piece: grpo, stdd: none}", ["rl.policies.solver.advantage.stdd", "did you mean 'std'"]),
+        ("regularisers: {piece: kl}", ["rl.policies.solver.regularisers must be a list of pieces of regulariser"]),
+        ("advantage: gae", ["advantage/gae needs value, which is there only where rl.critic.loss is set"]),
+    ],
+)
+def test_mistakes_in_pieces_of_one_policy(tmp_path, monkeypatch, pieces, words):
+    monkeypatch.chdir(tmp_path)
+    sentence = refused(of_solver(pieces), tmp_path)
+    assert all(w in sentence for w in words), sentence
+
+
+def test_a_policy_is_a_mapping_and_its_name_has_no_dot(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "rl.policies.solver must hold keys and values" in refused("set: {rl: {policies: {solver: 3}}}", tmp_path)
+    assert "the name 'a.b' has a dot" in refused("set: {rl: {policies: {a.b: {}}}}", tmp_path)
+
+
 def test_training_concerns_the_stage_problems_only_where_rounds_or_a_model_play(tmp_path, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)

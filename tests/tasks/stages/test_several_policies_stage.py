@@ -18,7 +18,15 @@ RL = {
     "include_families": True,
     "envs": [{"piece": "second_look"}],
     "lora": {"rank": 2},
-    "policies": {"one": {"roles": ["pioneer"]}, "other": {"roles": ["observer"], "optimizer": {"lr": 0.01}}},
+    "policies": {
+        "one": {"roles": ["pioneer"]},
+        "other": {
+            "roles": ["observer"],
+            "optimizer": {"lr": 0.01},
+            "advantage": {"piece": "reinforce", "baseline": 0.4},
+            "regularisers": [{"piece": "kl", "coef": 0.01}],
+        },
+    },
     "exchange": 2,
     "critic": {"loss": {"piece": "squared"}},  # one for each
 }

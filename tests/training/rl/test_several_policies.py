@@ -32,6 +32,7 @@ from training.rl.ratio.token import token
 from training.rl.value_loss.squared import squared
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
+from training.types import Terms
 
 LORA = {"rank": 4}
 BOTH = {"asker": {"optimizer": {"lr": 2e-2}}, "teller": {"lora": {"rank": 2}}}
@@ -189,6 +190,63 @@ def test_one_that_learns_beside_another_has_the_bytes_of_one_that_learns_alone()
     assert any(not torch.equal(p, first[n]) for n, p in one.items())
     for name, p in one.items():
         assert torch.equal(p, other[name]), name
+
+
+def test_a_policy_with_pieces_of_its_own_learns_as_where_all_have_them():
+    """Asker by the pieces of all, teller by its own, on the same rollouts: each ends with the bytes that it has in a
+    training in which all learn by these pieces."""
+    played_by: dict[str, Any] = {
+        "rewards": [halved],
+        "advantage": partial(grpo, std="sample"),
+        "policy_loss": partial(policy_gradient, aggregate="sequences"),
+        "regularisers": [pull],
+    }
+    usual, all_own = composed(), composed(**played_by)
+    mixed = composed({"asker": BOTH["asker"], "teller": {**BOTH["teller"], **played_by}})
+    for step in range(3):
+        played = collected(mixed, step)
+        for training in (usual, all_own, mixed):
+            for batch in training.experience.finish(copy.deepcopy(played))[0]:
+                training.round.prepare(batch)
+                objective = training.round.objectives.get(batch.policy, training.round.objective)
+                training.roles[batch.policy].step(batch, objective)
+    for name, same, other in (("asker", usual, all_own), ("teller", all_own, usual)):
+        mine = mixed.roles[name].weights
+        assert all(torch.equal(p, same.roles[name].weights[n]) for n, p in mine.items())
+        assert any(not torch.equal(p, other.roles[name].weights[n]) for n, p in mine.items())
+    assert {"piece#2 of teller", "halved of teller"} <= set(mixed.experience.pieces), "a state for each"
+
+
+def test_a_round_trains_each_policy_by_its_own_objective():
+    own = {"regularisers": [pull]}
+    mixed = composed({"asker": BOTH["asker"], "teller": {**BOTH["teller"], **own}})
+    *_, (_, _, metrics) = run([mixed.round], mixed.roles)
+    assert metrics["teller/pulled"] == 1.0 and "asker/pulled" not in metrics
+
+
+def test_the_passes_of_a_policy_are_those_that_its_pieces_need():
+    reads = partial(pull)
+    reads.needs = frozenset({"old"})  # type: ignore[attr-defined]
+    of_all = partial(policy_gradient, aggregate="tokens")
+    of_all.needs = frozenset()  # type: ignore[attr-defined]
+    ratio = partial(token)
+    ratio.needs = frozenset()  # type: ignore[attr-defined]
+    given = {"asker": {"advantage": partial(grpo, std="none")}, "teller": {**BOTH["teller"], "regularisers": [reads]}}
+    mixed = composed(given, needs=frozenset({"old"}), policy_loss=of_all, ratio=ratio)
+    for batch in mixed.experience.finish(collected(mixed))[0]:
+        mixed.round.prepare(batch)
+        assert ("old" in batch.columns) == (batch.policy == "teller")
+
+
+def halved(groups, rewards, state, rng):
+    return [r / 2 for r in rewards]
+
+
+def pull(stats, batch):
+    """A further loss: the log-probs of what was said are pulled together."""
+    n = batch.trainable.sum()
+    values = torch.where(batch.trainable, 0.1 * stats.logp**2, 0.0)
+    return Terms(values=values, denominator="tokens", metrics={"pulled": (n, n)})
 
 
 def test_it_learns_what_the_adapters_of_a_model_without_policies_learn():
