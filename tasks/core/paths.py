@@ -28,6 +28,7 @@ KINDS = {
     "family": "synth.families",
     "filter": "training.rl.filter",
     "flow": "flows",
+    "generation": "training.rollout.generation",
     "group_transform": "training.rl.group_transform",
     "layout": "synth.testsets.layouts",
     "merge": "training.model.merge",

@@ -172,7 +172,7 @@ OF_PAIRS = {
 }
 OF_CONTROL = {"success", "stage", "return", "env_steps"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
-METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS
+METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | {"thought"}
 STAGES = ("preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,

@@ -410,7 +410,18 @@ def _merge(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     return {"merged": {name: value.tolist() for name, value in merged.items()}}
 
 
+def _generation(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    import torch
+
+    numbers = {k: torch.tensor(v, dtype=torch.float64).requires_grad_() for k, v in given.items()}
+    logp = piece().logp(**numbers)
+    found = torch.autograd.grad(logp.sum(), list(numbers.values()), allow_unused=True)
+    gradient = {k: g.tolist() for k, g in zip(numbers, found, strict=True) if g is not None}
+    return {"logp": logp.tolist(), "gradient": gradient}
+
+
 RUNNERS = {
+    "generation": _generation,
     "decode": _decode,
     "merge": _merge,
     "curriculum": _curriculum,

@@ -53,6 +53,7 @@ from training.learner.learner import Learner, token_stats
 from training.model.control import action_stats
 from training.model.model import load_model, new_model, save_model, train_tokenizer
 from training.model.render import Renderer
+from training.rollout.play import Player
 from training.types import Group, Rollout, Terms
 
 ORDER = (
@@ -235,6 +236,9 @@ class Traced:
         if any(isinstance(v, (int, float)) and math.isfinite(v) for v in numbers):
             self.seen.changes.add("metrics")
         return out
+
+    def _generation(self) -> Any:
+        return ReadBeside(self.bound(), self.seen)
 
     def _decode(self, engine: Any, asks: Any, fitted: Any) -> Any:
         """Beside one plain draw of the same seeds, by the model itself: another answer, or other log-probs."""
@@ -466,6 +470,41 @@ class Traced:
         self.log.kept.extend(objects)
 
 
+class ReadBeside:
+    """A way of generation whose log-probs are compared with those of the same ids as plain tokens."""
+
+    def __init__(self, way: Any, seen: Seen) -> None:
+        self.way, self.seen = way, seen
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.way, name)
+
+    def read(self, model: Any, batch: Any, *, temperature: float = 1.0) -> Any:
+        out = self.way.read(model, batch, temperature=temperature)
+        with torch.no_grad():
+            plain = token_stats(model, batch, temperature=temperature)
+        if _differ(out.logp.detach().numpy(), plain.logp.numpy()):
+            self.seen.changes.add("gradient")
+        return out
+
+    def taught(self, model: Any, batch: Any, *, temperature: float = 1.0) -> Any:
+        self.seen.changes.add("data")
+        return self.way.taught(model, batch, temperature=temperature)
+
+
+class ByChance(Player):
+    """Every other rollout is right, by its ids: a model that has learned nothing writes no right answer, and where it does
+    not write token by token no script can speak for it."""
+
+    def play(self, *given: Any, **more: Any) -> list[Group]:
+        def scored(r: Rollout) -> Rollout:
+            value = float(hashlib.sha256(r.ids.tobytes()).digest()[0] % 2)
+            parts = {k: v for k, v in getattr(r.score, "parts", {}).items() if k != "truncated"}
+            return replace(r, score=Scored(value=value, parts=parts))
+
+        return [replace(g, rollouts=tuple(map(scored, g.rollouts))) for g in super().play(*given, **more)]
+
+
 def _logp(decoded: Any) -> np.ndarray:
     return decoded.segment.logp
 
@@ -660,13 +699,14 @@ class _Objective:
 
 
 @contextmanager
-def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int) -> Iterator[None]:
+def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int, generates: bool) -> Iterator[None]:
     """Optimizer steps are looked at, and every sampler speaks from the script."""
     plain = Learner.step
     started: dict[int, list[Tensor]] = {}
 
     def step(self: Learner, batch: Any, objective: Any, **more: Any) -> dict[str, float]:
-        policy = self.read in (token_stats, action_stats) or log.stage != "rl"
+        own = isinstance(getattr(self.read, "__self__", None), ReadBeside)
+        policy = own or self.read in (token_stats, action_stats) or log.stage != "rl"
         if policy and id(self) not in started:
             started[id(self)] = [p.detach().clone() for p in self.weights]
         metrics = plain(self, batch, _Objective(objective, log), **more)
@@ -696,6 +736,8 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int) -> 
             for known, other in (("TorchSampler", scripted), ("load_model", _loaded)):
                 if hasattr(module, known):
                     on.enter_context(patch.object(module, known, other))
+        if generates:
+            on.enter_context(patch.object(importlib.import_module("tasks.stages.rl"), "Player", ByChance))
         yield
 
 
@@ -749,7 +791,8 @@ def dry(name: str, steps: int = STEPS, without: int | None = None) -> tuple[Log,
         opens = any("open" in str(one.get("formula", "")) for one in stages["rl"].params["rewards"])
         script = lambda: Script(_problems(room.root), prefixes=prefixes, opens=opens)  # noqa: E731
         bits = 6 if stages["rl"].params["corrections"] else 0
-        with _watching(log, room, script, bits):
+        generates = stages["rl"].params["generation"] is not None
+        with _watching(log, room, script, bits, generates):
             for stage in ran:
                 log.stage = stage
                 run_stage(

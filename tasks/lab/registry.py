@@ -20,6 +20,7 @@ from tasks.lab import (
     speculation_worlds,
     step_worlds,
     tail_worlds,
+    thought_worlds,
     tone_worlds,
     writer_worlds,
 )
@@ -36,7 +37,7 @@ def train(task: str, recipe: str, changes: Mapping[str, Mapping[str, Any]], step
             resolved = plans(recipe, changes, steps)
             room.kept["knobs"] = resolved
             for name in place.stages:
-                run = place.make if name == "preferences" and place.make else run_stage
+                run = place.make if name in ("preferences", "sft") and place.make else run_stage
                 run(room, name, resolved[name])
         return place.measure(room)
 
@@ -55,6 +56,7 @@ def places() -> dict[str, Place]:
             *bias_worlds.WORLDS,
             *decode_worlds.WORLDS,
             *speculation_worlds.WORLDS,
+            *thought_worlds.WORLDS,
             arms.arms,
             control_worlds.control,
         )

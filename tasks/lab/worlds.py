@@ -95,7 +95,7 @@ class Place:
     stages   of the recipe, in order; nothing runs for the recipe "base"
     lay      (room) writes inputs and fills `room.kept`
     measure  (room) -> the numbers that a protocol may name
-    make     in the place of the stage `preferences`: pairs by the recipe's makers
+    make     in the place of the stage `preferences`, pairs by the recipe's makers; or of `sft`, a first policy
     """
 
     stages: tuple[str, ...]

@@ -29,6 +29,7 @@ OF_TEXT: dict[str, Any] = {
     "turn_budget": None,
     "gradient_checkpointing": False,
     "shards": 1,
+    "generation": None,
 }
 
 

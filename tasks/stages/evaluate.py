@@ -34,7 +34,7 @@ from tasks.models import judge as judges
 from tasks.models import tools
 from tasks.models.openings import hosts as hosts_of
 from tasks.models.team import cast, load_team, roles_of
-from tasks.planning.pieces import Pieces
+from tasks.planning.pieces import Piece, Pieces
 from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.models import MODELS
 from tasks.runtime.stage import Stage
@@ -130,6 +130,7 @@ def evaluate(
     sets: list = [],
     contamination: str = "refuse",
     judge: dict = {},
+    generation: Piece("generation") = None,
     decoders: Pieces("decode") = [],
     decoder_samples: int = 1,
     decoder_tokens: int = 0,
@@ -161,6 +162,8 @@ def evaluate(
             leaves it out and counts it
         judge: a model that says whether a model's answer or that of `against` is better; it must withstand the attacks
             first (tasks/models/judge.py has the keys)
+        generation: how the models write a turn, if not one token after another: that of the knob of the same name of
+            sft and rl; base stays as it is (docs/decoders.md)
         decoders: decoders with which the last of `models` is also measured, on the same questions (docs/decoders.md)
         decoder_samples: conversations of each question per decoder
         decoder_tokens: forward tokens, of all models together, that a decoder may spend on one turn; 0 sets no bound
@@ -201,6 +204,7 @@ def evaluate(
         rewards=judged_by.of_ids if judged_by else None,
         decoder_tokens=decoder_tokens,
         merge_base=merge_base,
+        way=generation() if generation is not None else None,
         team=roles_of(stage) if "rl" in models else {},
         trained=tuple(m for m in models if m not in ("base", merge_base)),
     )
@@ -446,6 +450,7 @@ class _Players:
     dtype: str
     rewards: by_decoders.Rewards | None = None
     decoder_tokens: int = 0
+    way: Any = None
     merge_base: str = "sft"
     trained: Sequence[str] = ()
     loaded: str = ""
@@ -477,6 +482,9 @@ class _Players:
         self.renderer, self.loaded = Renderer(tokenizer), called
         self.plays = cast(played, self.envs) if played else {}
         self.sampler, self.decoding = TorchSampler(model=self.model, end_id=self.renderer.end_id), {}
+        if self.way is not None and merge is None and name != "base":
+            self.way.begin(self.model, self.renderer, self.stage.input(*MODELS[name]))
+            self.sampler = self.way.sampler(self.model, self.renderer)
 
     def _by(self, run: Run) -> Any:
         """The sampler of a run's turns."""

@@ -89,6 +89,7 @@ def rl(
     refill: int | Literal["until_full"] = 0,
     sampling: RolloutSampling = RolloutSampling(),
     engine: Engine = Engine(),
+    generation: Piece("generation") = None,
     asynchrony: Piece("asynchrony") = {"piece": "sync"},
     max_unscorable: float = 0.02,
     accept: list = [],  # noqa: B006
@@ -150,6 +151,8 @@ def rl(
             every problem has been drawn once for it
         sampling: how conversations are sampled
         engine: the engine that samples, and its limits
+        generation: how the model writes a turn, if not one token after another (docs/decoders.md); needs engine.name
+            torch
         asynchrony: how far sampling runs ahead of learning
         max_unscorable: largest share of rollouts without a score; above it the stage stops
         accept: findings of `espalier env audit` that do not stop training on a third-party environment:
@@ -197,6 +200,7 @@ def rl(
             "router_replay": router_replay,
             "control": control is not None,
             "ratings": bool(ratings),
+            "generation": generation is not None,
         },
     )
     method: dict[str, Any] = dict(
@@ -247,6 +251,7 @@ def rl(
             gradient_checkpointing=gradient_checkpointing,
             shards=shards,
             asynchrony=asynchrony(),
+            generation=generation,
         )
         _act(stage, control, method, given, sampling.temperature, max_steps, max_mismatch, checkpoint_every)
         return
@@ -269,6 +274,7 @@ def rl(
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
     judging = judge and world.first
     referee = _referee(stage, judge, problems, [*rewards, *filters, advantage], answers) if judging else None
+    way = _way(generation, engine.name, stage.needs, group_transforms=group_transforms, router_replay=router_replay)
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=sampling.max_tokens)
     adapt(policy, {} if policies else lora, seed=seed_for(stage.seed, "rl", "lora"), device=device)
@@ -285,6 +291,8 @@ def rl(
         else None
     )
     renderer = Renderer(tokenizer)
+    for network in [m for m in (policy, reference) if way is not None and m is not None]:
+        way.begin(network, renderer, stage.input("sft", "model"))
     teachers = _taught_by(stage, teacher, tokenizer, dtype, device, sampling.temperature)
     hosts = hosts_of(envs)
     _roles_fit(plays(policies), {p.env: getattr(hosts[p.env], "roles", ()) for p in problems})
@@ -295,7 +303,9 @@ def rl(
         copy.deepcopy(policy) if how.staleness else policy
     )  # to run concurrently with the learner, the sampler needs its own weights
     player = Player(
-        sampler=engines.sampler(
+        sampler=way.sampler(sampled, renderer)
+        if way is not None
+        else engines.sampler(
             engine.name if world.first else "torch",
             sampled,
             renderer.end_id,
@@ -328,6 +338,7 @@ def rl(
         player=player,
         problems=problems,
         **method,
+        **({} if way is None else {"read": way.read}),
         judge=referee.rewarded if referee else None,
         after=lambda step, metrics: _watch(stage, curve.rows, max_mismatch, step, metrics),
     )
@@ -501,6 +512,21 @@ def _each(team: Mapping[str, Any], curve: Curve, played: Mapping[str, str]) -> d
         }
         for name, one in team.items()
     }
+
+
+def _way(generation: Any, engine: str, needs: Sequence[str], **used: Any) -> Any:
+    """How the model writes a turn, None for one token after another. Raises UserError beside what reads tokens alone."""
+    if generation is None:
+        return None
+    if engine != "torch":
+        raise UserError(f"rl.generation: {engine} writes one token after another: set engine.name=torch")
+    if odd := sorted(knob for knob, there in used.items() if there):
+        raise UserError(f"rl.{odd[0]} reads and writes plain tokens: leave it out, or leave out rl.generation")
+    if odd := sorted(set(needs) - {"reference", "old", "entropy", "sampling_entropy"}):
+        raise UserError(
+            f"rl.generation: a piece needs {odd[0]!r}, which is known of plain tokens alone: leave that piece out, or the generation"
+        )
+    return generation()
 
 
 def _rated(

@@ -57,9 +57,12 @@ def pack(rows: Sequence[Row], *, device: str = "cpu", totals: Mapping[str, float
     starts = np.cumsum([0, *lengths[:-1]])
     trainable[starts] = False  # the first token of a row has no history
     names = sorted({k for r in rows for k in r.columns})
+    width = {k: np.shape(c)[1:] for r in rows for k, c in r.columns.items()}  # numbers per token, () for one
     columns = {
         k: torch.from_numpy(
-            np.concatenate([np.asarray(r.columns.get(k, np.zeros(len(r.ids))), dtype=np.float32) for r in rows])
+            np.concatenate(
+                [np.asarray(r.columns.get(k, np.zeros((len(r.ids), *width[k]))), dtype=np.float32) for r in rows]
+            )
         )
         for k in names
     }
@@ -278,7 +281,8 @@ def rollout_row(rollout: Rollout, advantages: float | np.ndarray, group: int) ->
     for name in sorted(
         {k for s in rollout.segments for k in (*s.extras, *(("sampling_entropy",) if s.entropy is not None else ()))}
     ):
-        columns[name] = np.concatenate([_extra(s, name) for s in rollout.segments])
+        width = next((np.shape(s.extras[name])[1:] for s in rollout.segments if name in s.extras), ())
+        columns[name] = np.concatenate([_extra(s, name, width) for s in rollout.segments])
     turn = np.cumsum([s.role == "model" for s in rollout.segments])
     columns["turn"] = np.concatenate(
         [np.full(len(s.ids), t * (s.role == "model")) for s, t in zip(rollout.segments, turn, strict=True)]
@@ -296,9 +300,9 @@ def rollout_row(rollout: Rollout, advantages: float | np.ndarray, group: int) ->
     )
 
 
-def _extra(segment, name: str) -> np.ndarray:
+def _extra(segment, name: str, width: tuple[int, ...]) -> np.ndarray:
     value = segment.entropy if name == "sampling_entropy" else segment.extras.get(name)
-    return np.zeros(len(segment.ids)) if value is None else np.asarray(value, dtype=np.float64)
+    return np.zeros((len(segment.ids), *width)) if value is None else np.asarray(value, dtype=np.float64)
 
 
 def rollout_rows(groups: Sequence[Group], advantages: Advantages) -> list[Row]:

@@ -284,6 +284,24 @@ def own_forward(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRow
     return out[0] if flat else out
 
 
+def own_embedded(
+    model: nn.Module, given: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows
+) -> Tensor:
+    """As `own_forward`, for input embeddings [T, d] or [B, n, d] in the place of ids. Raises ValueError for a model that
+    is split over processes or reads pictures."""
+    if getattr(model, "enter", None) is not None or sees(model):
+        raise ValueError(
+            f"a {type(model).__name__} that is split over processes or reads pictures takes ids alone, no embeddings: "
+            "set shards=1, or choose a model of text"
+        )
+    flat = given.dim() == 2
+    if flat:
+        given, position = given[None], position[None]
+    body: Any = model.base_model
+    out = body(inputs_embeds=given, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    return out[0] if flat else out
+
+
 def through_body(model: nn.Module, ids: Tensor, position: Tensor, rows: Any) -> Tensor:
     """The output of the layers of a model for ids [B, n]; of a vision-language model, those of its text model."""
     body: Any = model.base_model

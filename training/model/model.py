@@ -34,7 +34,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from training.model import attention, lora
-from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_forward
+from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_embedded, own_forward
 from training.model.gguf_header import config_of, gguf_of, read_header
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
@@ -492,6 +492,20 @@ def own_hidden(model: nn.Module, ids: Tensor, position: Tensor, rows: PackedRows
     hidden = own_forward(model, ids, position, rows)
     language_model: Any = model
     factor = logit_factor(model) if language_model.get_output_embeddings() is not None else 1.0
+    return hidden if factor == 1.0 else hidden * factor
+
+
+def input_embeddings(model: nn.Module, ids: Tensor) -> Tensor:
+    """What the first layer reads for ids [...]: [..., d]."""
+    language_model: Any = model
+    return language_model.get_input_embeddings()(ids)
+
+
+def embedded_states(
+    model: nn.Module, given: Tensor, position: Tensor, rows: PackedRows | SharedRows | CachedRows
+) -> Tensor:
+    """`own_hidden` for input embeddings [T, d] or [B, n, d] that need not be those of tokens."""
+    hidden, factor = own_embedded(model, given, position, rows), logit_factor(model)
     return hidden if factor == 1.0 else hidden * factor
 
 

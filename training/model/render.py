@@ -263,9 +263,11 @@ class Renderer:
         return np.asarray(self.tokenizer(text, add_special_tokens=False)["input_ids"], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of a turn without its end-of-turn token."""
+        """The text of a turn without its end-of-turn token (a turn of fixed length is filled up with several)."""
         ids = [int(i) for i in ids if i >= 0]  # a picture has no text
-        text = self.tokenizer.decode(ids[:-1] if ids and ids[-1] == self.end_id else ids)
+        while ids and ids[-1] == self.end_id:
+            ids.pop()
+        text = self.tokenizer.decode(ids)
         assert isinstance(text, str)  # of one turn
         return text
 

@@ -199,7 +199,8 @@ def _shortened(
     kept = {
         name: getattr(segment, name)[:n] for name in ("ids", "logp", "entropy") if getattr(segment, name) is not None
     }
-    return replace(segment, stop=why, **kept), shown, True
+    extras = {name: x[:n] for name, x in segment.extras.items()}
+    return replace(segment, stop=why, extras=extras, **kept), shown, True
 
 
 def _row_until(segments: Sequence[Segment], end: int) -> np.ndarray:

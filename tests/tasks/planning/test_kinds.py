@@ -18,6 +18,7 @@ FUNCTIONS = {"searcher/shallow": ("closed_book", "one_search", "greedy")}  # thr
 SHARED = {"source/records"}  # what the readers of records have in common: read_source never opens it by name
 MADE = {
     "env",
+    "generation",
     "observation",
     "asynchrony",
     "reward_head",

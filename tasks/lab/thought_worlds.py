@@ -1,0 +1,162 @@
+"""A small world with a thought before the answer: five digits, their running sums modulo 10, and the last of these as the
+answer: `31415` is answered `34894<answer>4</answer>`.
+
+The first policy, two layers, is taught by demonstrations in the way of generation that the recipe names (at its own
+knobs, controls of sampling left out), once for all seeds, and not to the end: it errs. Then the real stage `rl` runs.
+Measured of QUESTIONS problems that it never saw, one draw each, in the way of the protocol's side:
+
+    accuracy    share of right answers
+    thought     steps of thought, an answer: sets or vectors where there are some, else tokens before the answer
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from synth.types import Message, Problem, Sampling, digest, seed_for
+from tasks.lab.label_worlds import NOTHING
+from tasks.lab.worlds import Place, Room, _folder
+from tasks.planning.pieces import bind, bind_all
+from tasks.storage import commit
+from training.env.single import single
+from training.learner.learner import Learner, Optim, nll
+from training.learner.pack import Row
+from training.learner.rows import demonstration_row, weighted
+from training.model.model import load_model, new_model, save_model, train_tokenizer
+from training.model.render import Renderer
+from training.rollout.generation import Generation
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
+
+DIGITS, TRAIN, QUESTIONS, BATCH = 5, 400, 200, 32
+STEPS = {"": 180, "gaussian_latents": 1200, "masked_diffusion": 1500}  # in which a first policy is taught
+CONTROLS = {"weights", "latents", "remask", "k"}  # knobs that say how turns are sampled, and not what is taught
+
+
+def _text(digits: np.ndarray) -> tuple[str, str]:
+    sums = np.cumsum(digits) % 10
+    return "".join(map(str, digits)), f"{''.join(map(str, sums))}<answer>{sums[-1]}</answer>"
+
+
+def problems(split: Any, n: int) -> list[Problem]:
+    """Problems of a split; those of different splits differ."""
+    rng = np.random.default_rng(seed_for(0, "thoughts"))
+    drawn = rng.permutation(10**DIGITS)[: TRAIN + QUESTIONS]
+    chosen = drawn[:TRAIN] if split == "train" else drawn[TRAIN:]
+    out = []
+    for number in chosen[:n]:
+        asked, said = _text(np.array([int(c) for c in f"{number:0{DIGITS}d}"]))
+        about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "thoughts", "split": split}
+        out.append(Problem.make(prompt=asked, answer=said.partition("<answer>")[2][0], **about))
+    return out
+
+
+@lru_cache
+def _tokenizer() -> Any:
+    rng = np.random.default_rng(0)
+    texts = ["user", "assistant", *("".join(_text(rng.integers(0, 10, DIGITS))) for _ in range(50))]
+    return train_tokenizer(texts * 2, vocab_size=288)
+
+
+def _row(renderer: Renderer, rng: np.random.Generator) -> Row:
+    asked, said = _text(rng.integers(0, 10, DIGITS))
+    talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
+    return demonstration_row(renderer, talk, 0.0)
+
+
+def taught(spec: dict[str, Any] | None) -> Path:
+    """A sealed folder as the stage sft writes it, of a policy that was taught a way of generation."""
+    way = bind("generation", spec)() if spec else None
+    if way is None or not way.lessons:
+        return _taught("", "{}")
+    assert spec is not None
+    return _taught(spec["piece"], json.dumps({k: v for k, v in spec.items() if k not in CONTROLS}, sort_keys=True))
+
+
+@lru_cache
+def _taught(piece: str, knobs: str) -> Path:
+    tokenizer = _tokenizer()
+    renderer = Renderer(tokenizer)
+    model: nn.Module = new_model(
+        tokenizer,
+        hidden=64,
+        layers=2,
+        heads=4,
+        kv_heads=2,
+        intermediate=128,
+        max_length=64,
+        init_range=0.06,
+        seed=seed_for(0, "thoughts", "model"),
+    )
+    way: Generation | None = bind("generation", json.loads(knobs))() if piece else None
+    rng, optim = np.random.default_rng(1), Optim(lr=3e-3, warmup=20, steps=STEPS[piece])
+    if way is not None:
+        way.begin(model, renderer)
+    learner = Learner(model, optim, **({} if way is None else {"read": way.taught}))
+    for _ in range(STEPS[piece]):
+        rows = [_row(renderer, rng) for _ in range(BATCH)]
+        if way is not None:
+            rows = [way.lesson(row, rng) for row in rows]
+        learner.step(weighted(rows, "cpu"), nll if way is None else way.loss)
+    folder = _folder() / f"thoughts-{digest(piece, knobs)[:8]}"
+    folder.mkdir()
+    for name in ("model", "base"):
+        save_model(model, tokenizer, folder / name)
+    commit.seal(folder)
+    return folder
+
+
+def _lay(room: Room) -> None:
+    room.write("problems", problems=problems("train", TRAIN))
+    room.write("questions", problems=[])
+    room.write("kb", passages=NOTHING)
+
+
+def _start(room: Room, name: str, resolved: Any) -> None:
+    """In the place of the stage sft."""
+    room.stand("sft", taught(room.kept["knobs"]["rl"].params["generation"]))
+
+
+def _measure(room: Room) -> dict[str, float]:
+    """See the head of this file."""
+    way, folder = None, taught(None)
+    if "knobs" in room.kept:
+        stage = room.kept["knobs"]["rl"]
+        made = bind_all(stage.pieces, stage.params, stage.settings)["generation"]
+        way, folder = made() if made is not None else None, room.root / "artifacts" / "rl"
+    return measured(folder / "model", way, room.seed)
+
+
+def measured(folder: Path, way: Generation | None, seed: int) -> dict[str, float]:
+    model, tokenizer = load_model(folder)
+    renderer = Renderer(tokenizer)
+    if way is not None:
+        way.begin(model, renderer, folder)
+    player = Player(
+        sampler=TorchSampler(model, renderer.end_id) if way is None else way.sampler(model, renderer),
+        renderer=renderer,
+        envs={"single": single()},
+        sampling=Sampling(temperature=1.0, max_tokens=16),
+        max_tokens=64,
+    )
+    groups = player.play(problems("test", QUESTIONS), 1, seed_for(seed, "thoughts", "measure"))
+    rollouts = [g.rollouts[0] for g in groups]
+    steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]
+    return {
+        "accuracy": float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in rollouts])),
+        "thought": float(np.mean([len(renderer.encode(s)) if s else 0 for s in steps])),
+    }
+
+
+def thoughts() -> Place:
+    """See the head of this file."""
+    return Place(("sft", "rl"), _lay, _measure, _start)
+
+
+WORLDS = (thoughts,)
