@@ -343,6 +343,29 @@ def _placement(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) 
     }
 
 
+def _control(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    def like(value: Any, there: Any) -> Any:
+        """A value of YAML in the form of what it replaces."""
+        if isinstance(there, set):
+            return {like(v, ()) if isinstance(v, list) else v for v in value}
+        if isinstance(there, (list, tuple)):
+            inner = there[0] if there else None
+            return type(there)(like(v, inner if inner is not None else ()) if isinstance(v, list) else v for v in value)
+        return value
+
+    world = piece()
+    state, seen = world.start(0)
+    for name, value in given.get("state", {}).items():
+        setattr(state, name, like(value, getattr(state, name)))
+    rewards, parts, done = [], {}, False
+    for action in given["actions"]:
+        step = world.step(state, action)
+        seen, parts, done = step.observation, step.parts, step.done
+        rewards.append(step.reward)
+    world.close(state)
+    return {"rewards": rewards, "seen": seen.tolist(), "parts": dict(parts), "done": done}
+
+
 def _turn_budget(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     return {"values": [piece(step, given["steps"]) for step in given["at"]]}
 
@@ -436,6 +459,7 @@ RUNNERS = {
     "reward_head": _reward_head,
     "value_loss": _value_loss,
     "group_transform": _group_transform,
+    "control": _control,
     "turn_budget": _turn_budget,
     "asynchrony": _asynchrony,
     "placement": _placement,

@@ -15,7 +15,9 @@ from training.model.control import load_policy
 from training.rollout.control import ActionSampler, ControlPlayer, seeds
 
 EPISODES = 200
-ALONE = {"teacher": "none"}  # knobs of a world that help while a policy learns, and what they are afterwards
+PARTS = ("success", "stage", "return", "rate")
+# knobs of a world that are otherwise while a policy learns, and what they are afterwards
+ALONE = {"teacher": "none", "unseen": True}
 
 
 def control() -> Place:
@@ -24,8 +26,9 @@ def control() -> Place:
 
 
 def _measure(room: Room) -> dict[str, float]:
-    """success: share of EPISODES that the world calls a success, played with what is drawn at temperature 1; return_: their
-    mean return; stage: mean of the part `stage`; env_steps: those that training took."""
+    """Of EPISODES played with what is drawn at temperature 1. success: the share that the world calls a success; return:
+    their mean return; others: the mean of the part of this name, 0 where the world has none; env_steps: those that
+    training took."""
     stage = room.kept["knobs"]["rl"]
     changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
     alone = replace(stage, params={**stage.params, "control": {**stage.params["control"], **changed}})
@@ -40,9 +43,4 @@ def _measure(room: Room) -> dict[str, float]:
     scores = [r.score for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
     card = json.loads((room.root / "artifacts" / "rl" / "card.json").read_text(encoding="utf-8"))
     mean = lambda name: float(np.mean([s.parts.get(name, 0.0) for s in scores]))  # noqa: E731
-    return {
-        "success": mean("success"),
-        "stage": mean("stage"),
-        "return": mean("return"),
-        "env_steps": float(card["env_steps"]),
-    }
+    return {name: mean(name) for name in PARTS} | {"env_steps": float(card["env_steps"])}

@@ -16,6 +16,16 @@ class ControlPiece(Protocol):
 
     Returns:
         an object with `shape`, `start(seed)`, `step(state, action)` and `close(state)`
+
+    Check gives:
+        state: attributes of the state after its start, to be set: a list stands for a tuple if the attribute is one
+        actions: what is done in turn
+
+    Check expects:
+        rewards: of each step
+        seen: the observation after the last step
+        parts: those of the score that the last step gave
+        done: whether the episode was over
     """
 
     def __call__(self) -> World: ...
