@@ -78,7 +78,8 @@ def markdown(sample: Sequence[Problem], kb: KB, total: int) -> str:
     """The sample as Markdown: each question, its answer, and the facts behind it."""
     lead = f"{len(sample)} of {total:,} questions about a knowledge base of {len(kb.facts):,} facts, from the easiest to the hardest: one of each"
     proof = "Each has one answer there, and each clue is needed."
-    out = ["# Questions at rising difficulty", "", f"{lead} {len(sample)}-th part, chosen by hash. {proof}"]
+    asks = "Which question this page answers: which questions can be grown from a knowledge base, and how hard do they get?"
+    out = ["# Questions at rising difficulty", "", asks, "", f"{lead} {len(sample)}-th part, chosen by hash. {proof}"]
     for i, p in enumerate(sample, 1):
         axes = ", ".join(f"{k} {v}" for k, v in difficulty(p).items())
         out += [

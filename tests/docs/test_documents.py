@@ -23,11 +23,7 @@ def test_links_lead_somewhere(page):
     assert not missing, f"{page.name} links to what is not there: {missing}"
 
 
-QUESTIONED = [*sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "stages").glob("*.md"))]
-QUESTIONED += [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
-
-
-@pytest.mark.parametrize("page", QUESTIONED, ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_page_begins_with_the_question_that_it_answers(page):
     title, first = page.read_text(encoding="utf-8").split("\n\n")[:2]
     assert title.startswith("# ") and re.match(r"Which question this page answers: [^\n]+\?(\n|$)", first), page.name
