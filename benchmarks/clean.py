@@ -10,9 +10,10 @@ features, 20 % of labels swapped, five folds of a logistic regression and the de
 share of what is called wrong that is. cleanlab 2.9 (`CleanLearning` around scikit-learn's regression, each pair in both orders)
 runs under the interpreter that the variable CLEANLAB_PYTHON names; without it that part is left out.
 
-Gold: what the command does to labels that are right. Three real sets, whose labels their authors checked
+Gold: what the command does to labels that are right. Four real sets, whose labels their authors checked
 (LLMBar Natural, LLMBar Adversarial but for Neighbor, which is not shipped) or a reference answer decides (GSM8K: a right
-and a wrong solution by the models of Cobbe et al. 2021 to each of 731 questions), as they are: the share that is removed
+and a wrong solution by the models of Cobbe et al. 2021 to each of 731 questions; the authors' own solution over a wrong one
+to each of 1,163), as they are: the share that is removed
 or flipped although it is right, and the share that is asked about; and, with 5, 10 and 20 % of labels swapped, drawn five
 times each, the share of those that is found: removed, flipped or asked about. The sets together are one case more.
 
@@ -136,7 +137,7 @@ def gold_sets() -> dict[str, list[tuple[str, str, str]]]:
         ]
         return [(r["input"], r[f"output_{r['label']}"], r[f"output_{3 - r['label']}"]) for r in rows]
 
-    solved = []
+    solved, written = [], []
     for line in (DATA / "gsm8k" / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         by = {
@@ -145,10 +146,13 @@ def gold_sets() -> dict[str, list[tuple[str, str, str]]]:
         }
         if by[True] and by[False]:
             solved.append((row["question"], by[True][0], by[False][0]))
+        if by[False]:
+            written.append((row["question"], row["ground_truth"], by[False][-1]))
     return {
         "LLMBar Natural": llmbar("Natural"),
         "LLMBar Adversarial": llmbar("Adversarial/GPTInst", "Adversarial/GPTOut", "Adversarial/Manual"),
         "GSM8K solutions": solved,
+        "GSM8K references": written,
     }
 
 
@@ -180,7 +184,7 @@ def gold() -> list[dict]:
                 swapped = set(rng.choice(len(rows), round(rate * len(rows)), replace=False).tolist())
                 caught += [len(swapped & set.union(*judged(rows, swapped))), len(swapped)]
             mine[f"found of {rate:.0%} swapped", "higher"] = caught
-    counted["all three"] = {m: np.sum([c[m] for c in counted.values()], axis=0) for m in counted["GSM8K solutions"]}
+    counted["all four"] = {m: np.sum([c[m] for c in counted.values()], axis=0) for m in counted["GSM8K solutions"]}
     out = []
     for name, metrics in counted.items():
         for (metric, better), (k, n) in metrics.items():
