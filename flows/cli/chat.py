@@ -24,7 +24,7 @@ ENDINGS = {
 
 
 def add(commands: Any) -> None:
-    p = commands.add_parser("chat", help="talk to a trained model, its search tool included")
+    p = commands.add_parser("chat", help="talk to a trained model, its search tool included where it has one")
     p.add_argument(
         "model", metavar="MODEL", help="base, sft, prefer or rl of this project, a model folder, or a Hub id"
     )

@@ -414,7 +414,7 @@ def _table(root: Path) -> None:
                 values_of = {m: {s: of[m] for s, of in values_of.items() if m in of} for m in models}
             if part == "difference":
                 _aligned(
-                    [[what, "questions"], *([name, _cell(d)] for name, d in values_of.items())] if values_of else []
+                    [[what, "mean score"], *([name, _cell(d)] for name, d in values_of.items())] if values_of else []
                 )
                 continue
             heads = list(dict.fromkeys(name for values in values_of.values() for name in values))

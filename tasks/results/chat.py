@@ -2,7 +2,8 @@
 happens.
 
 Environments, passages per query and token limits are those of the stage evaluate, so that the model gets the same
-instructions here. Each question is a conversation of its own, as in training.
+instructions here. Each question is a conversation of its own, as in training. In a project without a knowledge base (of
+`espalier train`) the model is asked without a search tool, and answers in one turn.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tasks.models import tools
 from tasks.planning import plan
 from tasks.planning.pieces import bind
 from tasks.runtime.models import model_path
+from tasks.runtime.stage import graph
 from tasks.results.decoding import decoder_of
 from tasks.storage import tables
 from training.model.model import load_model
@@ -86,7 +88,8 @@ class Chat:
     ) -> None:
         path = model_path(root, model)
         passages = (kb or root / "artifacts" / "kb") / "passages.parquet"
-        if not passages.exists():
+        self.alone = kb is None and not passages.exists() and bool(stages := graph(root)) and "kb" not in stages
+        if not passages.exists() and not self.alone:
             raise UserError(
                 f"{passages} does not exist, so there is nothing to search: `dvc repro kb` makes it, or name a folder with --kb"
             )
@@ -105,7 +108,8 @@ class Chat:
             raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
         self.envs = {e["piece"]: bind("env", e)() for e in self.settings["envs"]}
         self.tools = tools.bound(
-            knowledge.load(passages, k=self.settings["sampling"]["search_top_k"]), self.envs.values()
+            None if self.alone else knowledge.load(passages, k=self.settings["sampling"]["search_top_k"]),
+            self.envs.values(),
         )
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["sampling"]["max_turn_tokens"])
         self.seed, self.asked = seed, 0
@@ -129,7 +133,12 @@ class Chat:
         """Plays one question; `said` is called with every turn of the model and of the tool as it is made."""
         known = self.known.get(question)
         problem = known or Problem.make(
-            prompt=question, answer="?", verifier="exact", env="search", family="chat", split="test"
+            prompt=question,
+            answer="?",
+            verifier="exact",
+            env="single" if self.alone else "search",
+            family="chat",
+            split="test",
         )
         self.asked += 1
         rollout = (
@@ -140,7 +149,7 @@ class Chat:
         ended = outcome(rollout)
         if rollout.segments[-1].stop == "length":  # the environment never saw this turn
             speak(rollout.info["messages"][-1])
-        answered = known is None and ended in ("right", "wrong", "unscorable")
+        answered = known is None and ended in ("right", "wrong", "unscorable", *(["malformed"] if self.alone else []))
         return Ending("answered" if answered else ended, known.answer if known else "", int(rollout.info["calls"]))
 
     def play(self, problems: Sequence[Problem], samples: int) -> list[Group]:

@@ -205,3 +205,20 @@ class iter_stdin(list):
 def test_mistakes_are_one_sentence(project, capsys, args, words):
     text = said(capsys, *args, code=2)
     assert text.startswith("error: ") and text.count("\n") == 1 and all(w in text for w in words), text
+
+
+@pytest.mark.parametrize("text", ["Zelton, I think.", "It is <answer>Zelton</answer>."])
+def test_a_project_without_a_knowledge_base_is_asked_without_a_search_tool(
+    made, tmp_path, says, capsys, monkeypatch, text
+):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    (tmp_path / "dvc.yaml").write_text("stages: {plan: {}, sft: {}, evaluate: {}}\n")
+    says(text)
+    assert cli.main(["chat", str(made / "artifacts/sft/model"), "--question", QUESTION]) == 0
+    out = capsys.readouterr().out
+    assert "Zelton" in out and "neither a search" not in out and "wrong" not in out
+    (tmp_path / "dvc.yaml").write_text("stages: {plan: {}, kb: {}, sft: {}}\n")
+    assert cli.main(["chat", str(made / "artifacts/sft/model"), "--question", QUESTION]) == 2
+    assert "there is nothing to search: `dvc repro kb` makes it" in capsys.readouterr().err
