@@ -51,7 +51,7 @@ from tasks.planning.resolve import Resolved, asks, check_params, overlaid, recip
 from tasks.storage import tables
 from training.learner.learner import Learner, token_stats
 from training.model.control import action_stats
-from training.model.model import load_model, new_model, save_model, train_tokenizer
+from training.model.model import load_model, new_model, new_vision_model, save_model, train_tokenizer
 from training.model.render import Renderer
 from training.rollout.play import Player
 from training.types import Group, Rollout, Terms
@@ -579,6 +579,7 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
 
 STANDS: dict[str, Callable[[], Any]] = {  # what a recipe asks for -> what it gets here
     "rl.teacher": lambda: str(small_project() / "artifacts" / "sft" / "base"),
+    "sft.model": lambda: "",  # a policy that reads pictures stands in (`_start`)
     "rl.judge": lambda: {"url": "http://127.0.0.1:9/v1", "model": "stand-in"},
 }
 
@@ -648,25 +649,18 @@ def _start(room: Room) -> None:
     texts = [p.question for p in script.problems]
     texts += [script(p.question, t, seed) for p in script.problems for t in range(2) for seed in range(4)]
     tokenizer = train_tokenizer(texts, vocab_size=640)
-    folder = room.root / "artifacts" / "sft"
-    folder.mkdir()
-    for name, run in (("model", 0), ("base", 1)):
-        save_model(
-            new_model(
-                tokenizer,
-                hidden=24,
-                layers=2,
-                heads=2,
-                kv_heads=1,
-                intermediate=32,
-                max_length=4096,
-                init_range=0.2,
-                seed=seed_for(run, "dry"),
-            ),
-            tokenizer,
-            folder / name,
-        )
-    commit.seal(folder)
+    size = {"hidden": 24, "layers": 2, "heads": 2, "intermediate": 32, "max_length": 4096}
+    for stage, new, more in (
+        ("sft", new_model, {"kv_heads": 1, "init_range": 0.2}),
+        ("seeing", new_vision_model, {"picture": 32, "patch": 8, "vision_hidden": 32, "vision_layers": 1}),
+    ):
+        folder = room.root / ("artifacts" if stage == "sft" else "") / stage
+        folder.mkdir()
+        if stage == "seeing":  # the policy of recipes that show pictures
+            tokenizer.picture_tokens = 4
+        for name, run in (("model", 0), ("base", 1)):
+            save_model(new(tokenizer, seed=seed_for(run, "dry"), **size, **more), tokenizer, folder / name)
+        commit.seal(folder)
 
 
 def _problems(root: Path) -> list[Problem]:
@@ -782,9 +776,10 @@ def dry(name: str, steps: int = STEPS, without: int | None = None) -> tuple[Log,
     ran = [s for s in ORDER if s in named]
     with tempfile.TemporaryDirectory(prefix="espalier-dry-") as kept, quiet():
         room = Room(Path(kept), 5, name)
+        shows = any("draw" in src.constant(locate("env", e["piece"]), "TOOLS", "") for e in stages["rl"].params["envs"])
         for folder in sorted((base / "artifacts").iterdir()):
             if folder.name not in ran:
-                room.stand(folder.name, folder)
+                room.stand(folder.name, base / "seeing" if shows and folder.name == "sft" else folder)
         if "evaluate" in ran:
             _stand_in(room, base, stages["evaluate"].params["models"], ran)
         prefixes = tuple(_tags(stages))

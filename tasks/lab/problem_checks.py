@@ -104,10 +104,12 @@ class _Found:
 
 
 def _env(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from synth.scenes import draw
     from synth.types import Scored
 
     env, problem = piece(), _problem(given["problem"])
-    state, _ = env.start(problem, {"search": _Found(given["found"])} if "found" in given else {})
+    tools: dict[str, Any] = {"search": _Found(given["found"])} if "found" in given else {}
+    state, _ = env.start(problem, {**tools, "draw": draw})
     observations, rewards, histories, score = [], [], [], None
     for text in given["turns"]:
         messages, over, score = env.step(state, text)

@@ -147,6 +147,8 @@ class Script:
 
     def _found(self, heard: str) -> Problem | None:
         inside = [p for p in self.problems if p.question in heard]
+        if not inside:  # what is shown as a picture is not said
+            inside = [p for p in self.problems if "\n" in p.question and p.question.rpartition("\n")[2] in heard]
         return max(inside, key=lambda p: len(p.question), default=None) or self._near(heard)
 
     def _near(self, heard: str) -> Problem | None:
@@ -307,6 +309,20 @@ def _facts(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return f"<answer>{chr(10).join(sentences)}</answer>"
 
 
+def _point(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if turn and rng.random() < 0.3:
+        return "<stop/>"
+    return f"<move>{rng.choice(['left', 'right'])} {rng.integers(1, 4)} {rng.choice(['up', 'down'])} {rng.integers(1, 4)}</move>"
+
+
+def _frames(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if turn >= 3 or rng.random() < 0.4:
+        return ""
+    a, b = sorted(rng.integers(1, 9, 2))
+    thought = f"<think>look {a} {b if rng.random() < 0.7 else 9}</think>" if rng.random() < 0.5 else ""
+    return f"{thought}<frames>{a} {b}</frames>"
+
+
 SAID = {
     "The buyer says:": "bargain",
     "or stay silent. You remember:": "home",
@@ -334,4 +350,6 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "rank": _rank,
     "rate": _rate,
     "facts": _facts,
+    "point": _point,
+    "frames": _frames,
 }

@@ -1,0 +1,227 @@
+"""Small tasks on clips and screens, for protocols: problems to learn from, problems of the test split to be measured on, and a
+policy of pixels that is sometimes right.
+
+Each task has a SmolVLM of two layers over a tower of one, made from a configuration and trained from nothing on demonstrations
+of yet other problems, some of them careless. It is trained once per project and kept (a minute or two). Frames of 32 pixels
+are four tokens each. Questions that differ in nothing but what is shown cannot be answered without looking.
+
+    pointing    a cursor is moved to a widget of a screen (environment `point`)
+    rated       eight frames with planted faults are given three scores (`look`)
+    grounded    in which frames a shape is shown (`look`)
+    spotted     a flash between frames that are shown; more can be requested (`frames`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+from synth.families.clip_questions import clip_questions
+from synth.families.screen_tasks import screen_tasks
+from synth.scenes import draw
+from synth.scenes.clips import read
+from synth.types import Message, Problem, Split, digest, seed_for
+from synth.verify import segments as spans
+from synth.verify.clicks import read as read_screen
+from tasks.core.paths import project
+from tasks.lab.arena import World
+from tasks.lab.starts import Size, Start, Talk, Task, taught
+from training.env import Env
+from training.env.frames import frames
+from training.env.look import look
+from training.env.point import point
+from training.learner.learner import Optim
+from training.model.model import load_model, new_vision_model, save_model, train_tokenizer
+from training.model.render import Renderer
+
+TOOLS = {"draw": draw}
+TRAIN, HELD = 256, 64  # number of problems for training and for measuring
+PICTURE = {"picture": 32, "patch": 8, "vision_hidden": 64, "vision_layers": 1}
+TOKENS = (PICTURE["picture"] // PICTURE["patch"] // 2) ** 2  # of a picture
+Says = Callable[[Problem, int, str, Random], str]  # problem, turn from 0, what was heard last -> a turn
+
+
+def made(family: Callable[..., Any], split: Split, n: int, *, seed: int = 0, **knobs: Any) -> list[Problem]:
+    """The first n different problems of a split."""
+    by_id: dict[str, Problem] = {}
+    for index in range(4 * n):
+        problem = family(seed, split, index, **knobs)
+        if isinstance(problem, Problem) and len(by_id) < n:
+            by_id.setdefault(problem.id, problem)
+    return list(by_id.values())
+
+
+def talk(env: Env, problem: Problem, says: Says, rng: Random) -> Talk:
+    """The conversation in which these turns are said; its pictures are held."""
+    state, opened = env.start(problem, TOOLS)
+    out, over, turn = list(opened), False, 0
+    while not over:
+        text = says(problem, turn, out[-1].content, rng)
+        out.append(Message(role="assistant", content=text))
+        told, over, _ = env.step(state, text)
+        out += [] if over else told
+        turn += 1
+    return tuple(out)
+
+
+def said(text: str) -> str:
+    return f"<answer>{text}</answer>"
+
+
+def _task(size: Size, env: Env, says: Says, family: Callable[..., Any], name: str, **knobs: Any) -> Task:
+    """Problems of a family, played in one environment."""
+    rng = Random(seed_for(0, "clips", name))
+    train, shown = (
+        made(family, "train", n, seed=s, env=name, **knobs) for s, n in ((0, TRAIN), (1, size.demonstrations))
+    )
+    return Task(
+        train=train,
+        held=made(family, "test", HELD, env=name, **knobs),
+        envs={name: env},
+        tools=TOOLS,
+        solved=[],
+        shown=[talk(env, p, says, rng) for p in shown],
+    )
+
+
+def pointing(size: Size) -> Task:
+    """A move is the right one six times in ten, else any; who has arrived stops nine times in ten, and one in ten stops
+    anywhere."""
+    env = point()
+    here = [0, 0]  # where the cursor of the conversation is
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        screen = read_screen(p.question.partition("\n")[0])
+        assert screen.cursor is not None
+        left, top, *_ = map(int, p.answer.split())
+        if not turn:
+            here[:] = screen.cursor
+        way = [left // 8 - here[0], top // 8 - here[1]]
+        if rng.random() < (0.9 if way == [0, 0] else 0.1):
+            return "<stop/>"
+        if rng.random() >= 0.6 or way == [0, 0]:
+            way = [rng.randint(-here[k], 3 - here[k]) for k in (0, 1)]
+        here[0], here[1] = here[0] + way[0], here[1] + way[1]
+        told = [
+            f"{names[d > 0]} {abs(d)}" for names, d in zip((("left", "right"), ("up", "down")), way, strict=True) if d
+        ]
+        return f"<move>{' '.join(told)}</move>"
+
+    return _task(size, env, says, screen_tasks, "point", asks=("point",), levels=(1,))
+
+
+def _near(gold: int, rng: Random, right: float) -> int:
+    return gold if rng.random() < right else rng.choice([x for x in (3, 4, 5) if x != gold])
+
+
+def rated(size: Size) -> Task:
+    """Each score is right six times in ten."""
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        return said(" ".join(str(_near(int(x), rng, 0.6)) for x in p.answer.split()))
+
+    return _task(size, look(), says, clip_questions, "look", asks=("rate",))
+
+
+def grounded(size: Size) -> Task:
+    """Stretches are right half of the time; else they are told as one, or begin or end a frame off. The times are cited
+    before the answer half of the time, and then they are those of the answer eight times in ten."""
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        gold = spans.read(p.answer)
+        assert gold is not None
+        given = list(gold)
+        if rng.random() < 0.5:
+            if len(given) > 1 and rng.random() < 0.6:
+                given = [(given[0][0], given[-1][1])]
+            else:
+                a, b = given[-1]
+                given[-1] = (a, b + 1) if rng.random() < 0.5 or a == b else (a, b - 1)
+        told = "; ".join(f"{a}-{b}" for a, b in given)
+        if rng.random() < 0.5:
+            return said(told)
+        cited = told if rng.random() < 0.8 else f"{rng.randint(1, 4)}-{rng.randint(5, 8)}"
+        return f"<think>{cited}</think>{said(told)}"
+
+    return _task(size, look(), says, clip_questions, "look", asks=("when",), levels=(3,))
+
+
+def spotted(size: Size) -> Task:
+    """A clip of eight frames of which three are shown at first. Who looks asks for the stretch in which the shape grows six
+    times in ten, else for any; one in three answers at once. The answer is right where the flash was shown."""
+    env = frames(first=3, each=3, most=3)
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        _, tracks = read(p.question.partition("\n")[0])
+        flash = next(t for t in tracks.values() if sum(s is not None for s in t) == 1)
+        at = next(i for i, s in enumerate(flash, 1) if s is not None)
+        seen = [int(w) for w in heard.split() if w.isdigit()][:3]
+        if at in seen:
+            return said(p.answer)
+        if turn >= 3 or rng.random() < 0.33:
+            return said(rng.choice(["red", "green", "blue", "yellow"]))
+        gaps = [(a + 1, b - 1) for a, b in ((1, 4), (4, 8))]
+        a, b = (
+            next(g for g in gaps if g[0] <= at <= g[1])
+            if rng.random() < 0.6
+            else rng.choice([(1, 2), (2, 3), (5, 7), (7, 8)])
+        )
+        return f"<frames>{a} {b}</frames>"
+
+    return _task(size, env, says, clip_questions, "frames", asks=("flash",), levels=(1,))
+
+
+SIZES = {
+    "pointing": Size(steps=900, demonstrations=4000, turn=16, length=144),
+    "rated": Size(steps=700, demonstrations=4000, turn=12, length=112),
+    "grounded": Size(steps=700, demonstrations=4000, turn=24, length=112),
+    "spotted": Size(steps=700, demonstrations=4000, turn=12, length=160),
+}
+WORLDS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (pointing, rated, grounded, spotted)}
+
+
+@lru_cache
+def seeing(name: str) -> Start:
+    """The task of a name and its policy, which is trained once per project and kept."""
+    size = SIZES[name]
+    task = WORLDS[name](size)
+    known = digest(asdict(size), PICTURE, [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown])[:12]
+    folder = project() / ".espalier" / "starts" / f"{name}-{known}"
+    if folder.exists():
+        model, tokenizer = load_model(folder)
+    else:
+        model, tokenizer = _trained(name, size, task.shown)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        save_model(model, tokenizer, folder)
+        model, tokenizer = load_model(folder)
+    return Start(
+        world=World(tuple(task.train), ()),
+        base=model,
+        renderer=Renderer(tokenizer),
+        envs=dict(task.envs),
+        tools=dict(task.tools),
+        task=task,
+        size=size,
+        tries=4,
+    )
+
+
+def _trained(name: str, size: Size, talks: Sequence[Talk]) -> tuple[Any, Any]:
+    tokenizer = train_tokenizer([m.content for t in talks for m in t], vocab_size=size.vocabulary)
+    tokenizer.picture_tokens = TOKENS
+    model = new_vision_model(
+        tokenizer,
+        hidden=size.hidden,
+        layers=size.layers,
+        heads=4,
+        intermediate=2 * size.hidden,
+        max_length=512,
+        seed=seed_for(0, "clips", name),
+        **PICTURE,
+    )
+    optim = Optim(kind="muon", lr=size.lr, matrix_lr=0.03, warmup=20, steps=size.steps, weight_decay=0.0)
+    taught(model, Renderer(tokenizer), talks, optim, steps=size.steps, seed=seed_for(0, "clips", name, "order"))
+    return model, tokenizer
