@@ -289,6 +289,23 @@ def _errand(i: int) -> Problem:
     return drawn
 
 
+def _screen(i: int) -> Problem:
+    from synth.families.screen_tasks import screen_tasks
+
+    drawn = screen_tasks(0, "train", i, asks=["point"], env="point")
+    assert isinstance(drawn, Problem)
+    return drawn
+
+
+def _towards(p: Problem, state: dict, heard: str, turn: int) -> str:
+    """One move to the target, and a stop."""
+    left, top, *_ = map(int, p.answer.split())
+    way = left // 8 - state["screen"].cursor[0], top // 8 - state["screen"].cursor[1]
+    sides = (("left", "right"), ("up", "down"))
+    told = [f"{names[d > 0]} {abs(d)}" for names, d in zip(sides, way, strict=True) if d]
+    return f"<move>{' '.join(told)}</move>" if told else "<stop/>"
+
+
 def _guess(i: int) -> Problem:
     from synth.external.parent import problem
 
@@ -329,11 +346,13 @@ KNOWN: dict[str, Known] = {
         ("diagnose", "twenty_questions", _telling, _other, {}),
         ("expert", _SUMS, _after(_asked_back), _other, {}),
         ("external", _guess, _halving, _always("<answer>0</answer>"), {}),
+        ("frames", "clip_questions", _after(_always("<frames>1 2</frames>")), _other, {}),
         ("game", "nim_heaps", _best_move, _bad_move, {}),
         ("goods", _SUMS, _answer, _other, {}),
         ("halves", _SUMS, _after(_half), _after(_half, then=_other), {}),
         ("home", "home_moments", _at_home(True), _at_home(False), {}),
         ("look", "scene_questions", _answer, _other, {}),
+        ("point", _screen, _towards, _always("<stop/>"), {}),
         ("persuade", "persuasion", _rule, _always("<rule>1 1</rule>"), {}),
         ("program", _SUMS, _answer, _other, {}),
         ("progress", "chained_requests", _requested, _always("<call>add(0, 0)</call>"), {}),

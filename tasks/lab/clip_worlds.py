@@ -38,7 +38,7 @@ from training.model.model import load_model, new_vision_model, save_model, train
 from training.model.render import Renderer
 
 TOOLS = {"draw": draw}
-TRAIN, HELD = 256, 64  # number of problems for training and for measuring
+TRAIN, HELD = 256, 48  # number of problems for training and for measuring
 PICTURE = {"picture": 32, "patch": 8, "vision_hidden": 64, "vision_layers": 1}
 TOKENS = (PICTURE["picture"] // PICTURE["patch"] // 2) ** 2  # of a picture
 Says = Callable[[Problem, int, str, Random], str]  # problem, turn from 0, what was heard last -> a turn
@@ -175,10 +175,10 @@ def spotted(size: Size) -> Task:
 
 
 SIZES = {
-    "pointing": Size(steps=900, demonstrations=4000, turn=16, length=144),
-    "rated": Size(steps=700, demonstrations=4000, turn=12, length=112),
-    "grounded": Size(steps=700, demonstrations=4000, turn=24, length=112),
-    "spotted": Size(steps=700, demonstrations=4000, turn=12, length=160),
+    "pointing": Size(steps=400, demonstrations=3000, turn=16, length=144),
+    "rated": Size(steps=300, demonstrations=3000, turn=12, length=112),
+    "grounded": Size(steps=300, demonstrations=3000, turn=24, length=112),
+    "spotted": Size(steps=300, demonstrations=3000, turn=12, length=160),
 }
 WORLDS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (pointing, rated, grounded, spotted)}
 

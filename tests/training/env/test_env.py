@@ -16,6 +16,7 @@ from synth.external.parent import begin
 from synth.external.parent import problem as external_problem
 from synth.families.bargains import bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
+from synth.families.clip_questions import clip_questions
 from synth.families.errands import errands
 from synth.families.grid_navigation import grid_navigation
 from synth.families.hidden_needs import hidden_needs
@@ -26,6 +27,7 @@ from synth.families.nim_heaps import nim_heaps
 from synth.families.persuasion import persuasion
 from synth.families.python_functions import python_functions
 from synth.families.scene_questions import scene_questions
+from synth.families.screen_tasks import screen_tasks
 from synth.families.text_to_sql import text_to_sql
 from synth.families.twenty_questions import twenty_questions
 from synth.scenes import draw
@@ -68,6 +70,8 @@ FAMILIES = {
     "corridor": errands,
     "home": home_moments,
     "look": scene_questions,
+    "point": lambda seed, split, index: screen_tasks(seed, split, index, asks=["point"], env="point"),
+    "frames": lambda seed, split, index: clip_questions(seed, split, index, env="frames"),
     "sql": text_to_sql,
     "write_and_test": python_functions,
     "external": lambda seed, split, index: external_problem(GUESSING, seed, split, index),
