@@ -18,6 +18,7 @@ from synth.types import Sampling
 from training.decode import Ask, Engine, Example
 from training.types import Segment
 
+_TEXT = 5000  # the id that stands for a text of the log is this and its place
 _ANSWER = 1000  # the first id of a draw is this and its place in the list: what it says is looked up by it
 
 
@@ -83,6 +84,8 @@ class _Engine(Engine):
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(v) for v in value]
     return value.tolist() if isinstance(value, Tensor) else value
 
 
@@ -94,7 +97,15 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     def place(ids: np.ndarray) -> Mapping[str, Any]:
         return draws[int(ids[-1]) - _ANSWER]
 
+    texts: list[str] = []
+
+    def told(words: str) -> np.ndarray:
+        texts.append(words)
+        return np.array([_TEXT + len(texts) - 1], dtype=np.int64)
+
     def text(ids: np.ndarray) -> str:
+        if len(ids) and ids[-1] >= _TEXT:
+            return texts[int(ids[-1]) - _TEXT]
         return " ".join(str(draws[p]["says"]) for p, _ in groupby(int(i) - _ANSWER for i in ids))
 
     engine = _Engine(
@@ -111,9 +122,11 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         for row, side in zip(rows, sides, strict=True):
             engine.given[row.tobytes()] = torch.tensor(side, dtype=torch.float64)
         examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1]))
+    for asked, better, worse in given.get("log", ()):
+        examples.append(Example(prompt=told(asked), chosen=told(better), rejected=told(worse)))
     fitted = piece.fit(engine, examples) if piece.fit else None
     ask = Ask(
-        prompt=np.zeros(int(given.get("prompt", 1)), dtype=np.int64),
+        prompt=told(given["asked"]) if "asked" in given else np.zeros(int(given.get("prompt", 1)), dtype=np.int64),
         seed=0,
         max_tokens=int(given.get("max_tokens", 8)),
         forward_tokens=int(given.get("forward_tokens", 0)),

@@ -450,8 +450,41 @@ def hops() -> Place:
     return _place(_HOPS)
 
 
+_ACTS = range(17, 24)  # the words r to x
+
+
+def _crafts() -> Tongue:
+    needed = 3 + np.random.default_rng(seed_for(0, "crafts")).permutation(13)[: len(_ACTS)]
+
+    def works(action: int, prompt: np.ndarray) -> bool:
+        return action in _ACTS and needed[action - _ACTS[0]] in prompt
+
+    def pair(rng: Rng, prompt: np.ndarray, taste: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        able = [a for a in _ACTS if works(a, prompt)]
+        if not able:  # another state, in the place of this one
+            prompt[:] = _prompt(rng)
+            return pair(rng, prompt, taste)
+        return _ended([rng.choice(able)]), _ended([rng.choice([a for a in _ACTS if a not in able])])
+
+    return Tongue(
+        answer=lambda rng, prompt: _ended([rng.choice(list(_ACTS))]),
+        pair=pair,
+        wanted=lambda answer, prompt, taste: float(len(answer) > 0 and works(int(answer[0]), prompt)),
+        pairs=40,
+        tokens=2,
+        steps=200,
+    )
+
+
+def crafts() -> Place:
+    """States of three items of thirteen, and seven actions, each of which works where one item of its own is there. The agent
+    takes any of them; forty pairs of an action that worked in a state and one that failed in it are the log. Wanted: an
+    action that works."""
+    return _place(_CRAFTS)
+
+
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
-_HOPS = _hops()
-WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed, slots, hops)
+_HOPS, _CRAFTS = _hops(), _crafts()
+WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed, slots, hops, crafts)
