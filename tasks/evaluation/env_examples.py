@@ -359,6 +359,7 @@ KNOWN: dict[str, Known] = {
         ("propose", _SUMS, _needed("<answer>a problem with the answer {}</answer>"), _always("a problem"), {}),
         ("python", _SUMS, _after(_call("python", "code", lambda p: f"print({_formula(p)})")), _other, {}),
         ("retry", _SUMS, _after(_other), _other, {}),
+        ("rewatch", "clip_questions", _answer, _other, {}),
         ("route", _SUMS, _answer, _always("<search>Nobody: what is it?</search>"), {}),
         ("search", _place, _after(_needed("<search>mayor</search>")), _other, {}),
         ("second_look", _SUMS, _answer, _other, {}),

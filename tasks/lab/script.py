@@ -323,6 +323,16 @@ def _frames(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return f"{thought}<frames>{a} {b}</frames>"
 
 
+def _rewatch(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    """Half of what is said to be seen is what the clip shows in a frame."""
+    track = re.search(r"(\w+ \w+) ((?:-, )*)(\d) (\d) \d", p.question)
+    assert track is not None
+    at = 1 + track[2].count("-")
+    spot = (track[3], track[4]) if rng.random() < 0.5 else (3, 3)
+    seen = f"<observation>frame {at}: {track[1]} at {spot[0]} {spot[1]}</observation>" if rng.random() < 0.8 else ""
+    return f"{seen}<answer>{p.answer if rng.random() < 0.5 else 'up'}</answer>"
+
+
 SAID = {
     "The buyer says:": "bargain",
     "or stay silent. You remember:": "home",
@@ -352,4 +362,5 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "facts": _facts,
     "point": _point,
     "frames": _frames,
+    "rewatch": _rewatch,
 }

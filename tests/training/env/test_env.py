@@ -71,6 +71,7 @@ FAMILIES = {
     "home": home_moments,
     "look": scene_questions,
     "point": lambda seed, split, index: screen_tasks(seed, split, index, asks=["point"], env="point"),
+    "rewatch": lambda seed, split, index: clip_questions(seed, split, index, asks=["direction"], env="rewatch"),
     "frames": lambda seed, split, index: clip_questions(seed, split, index, env="frames"),
     "sql": text_to_sql,
     "write_and_test": python_functions,
