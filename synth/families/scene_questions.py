@@ -1,5 +1,5 @@
 """Questions about coloured shapes, which the environment `look` shows as a picture: how many, which colour, where, left
-of, larger than, and in which box.
+of, larger than, and in which boxes.
 
 The question describes the scene in its first line (synth/scenes/scenes.py) and asks in its last; `look` draws the one
 and tells only the other. Certificate: the answer from the values, against the answer read from the pixels of the drawn
@@ -18,9 +18,14 @@ from synth.scenes import parts
 from synth.scenes.scenes import CELL, COLOURS, SHAPES, SIZES, Thing, describe, pixels, read, seen
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"things": 3, "cells": 4}, {"things": 5, "cells": 4}, {"things": 7, "cells": 8})
+LADDER = (
+    {"things": 3, "cells": 4},
+    {"things": 5, "cells": 4},
+    {"things": 7, "cells": 8},
+    {"things": 5, "cells": 16},
+)
 CERTIFICATE = ("values", "pixels")
-ASKS = ("count", "colour", "place", "left", "larger", "box")
+ASKS = ("count", "colour", "place", "left", "larger", "box", "shape", "boxes")
 ASKED = {
     "count": re.compile(r"How many shapes are (\w+)\?"),
     "colour": re.compile(r"Which colour is the (\w+)\?"),
@@ -28,6 +33,8 @@ ASKED = {
     "left": re.compile(r"Is the (\w+ \w+) left of the (\w+ \w+)\?"),
     "larger": re.compile(r"Is the (\w+ \w+) larger than the (\w+ \w+)\?"),
     "box": re.compile(r"Which box holds the (\w+ \w+)\?"),
+    "shape": re.compile(r"Which shape is (\w+)\?"),
+    "boxes": re.compile(r"Which boxes hold the (\w+) shapes\?"),
 }
 Spec = tuple[int, list[Thing], str]  # side, things, what is asked
 
@@ -81,6 +88,8 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
         a, b = rng.sample(placed, 2)
         if kind == "colour" and sum(t.shape == a.shape for t in placed) > 1:
             continue
+        if kind == "shape" and sum(t.colour == a.colour for t in placed) > 1:
+            continue
         if (kind == "left" and a.x == b.x) or (kind == "larger" and a.size == b.size):
             continue
         asked = {
@@ -90,6 +99,8 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
             "left": f"Is the {a.name} left of the {b.name}?",
             "larger": f"Is the {a.name} larger than the {b.name}?",
             "box": f"Which box holds the {a.name}?",
+            "shape": f"Which shape is {a.colour}?",
+            "boxes": f"Which boxes hold the {a.colour} shapes?",
         }[kind]
         return f"{describe(CELL * cells, placed)}\n{asked}", (CELL * cells, placed, asked)
 
@@ -109,8 +120,12 @@ def pose(spec: Spec) -> dict[str, Any]:
         answer = "yes" if by[of[0]].x < by[of[1]].x else "no"
     elif kind == "larger":
         answer = "yes" if by[of[0]].size > by[of[1]].size else "no"
+    elif kind == "shape":
+        answer = next(t.shape for t in things if t.colour == of[0])
     else:
-        answer, verifier = " ".join(map(str, by[of[0]].box)), "boxes"
+        held = [by[of[0]]] if kind == "box" else [t for t in things if t.colour == of[0]]
+        boxes = (" ".join(map(str, t.box)) for t in sorted(held, key=lambda t: (t.y, t.x)))
+        answer, verifier = "; ".join(boxes), "boxes"
     return {"prompt": f"{describe(side, things)}\n{asked}", "answer": answer, "verifier": verifier}
 
 
@@ -132,12 +147,16 @@ def solve(question: str) -> str:
         raise Refused(f"roundtrip: {e}") from e
     if kind == "count":
         return str(len([t for t in things if t.name.startswith(f"{of[0]} ")]))
-    found = [[t for t in things if name in (t.name, t.shape)] for name in of]
+    if kind == "boxes":
+        return "; ".join(" ".join(str(v) for v in t.box) for t in things if t.name.split()[0] == of[0])
+    found = [[t for t in things if name in (t.name, t.shape, t.colour)] for name in of]
     if any(len(some) != 1 for some in found):
         raise Refused(f"not_unique: {', '.join(of)} is shown {[len(some) for some in found]} times")
     one, *rest = (some[0] for some in found)
     if kind == "colour":
         return one.name.split()[0]
+    if kind == "shape":
+        return one.name.split()[1]
     if kind == "place":
         return f"{one.x} {one.y}"
     if kind == "box":

@@ -102,16 +102,16 @@ def seen(picture: np.ndarray) -> list[Thing]:
     out = []
     for y in range(picture.shape[0] // CELL):
         for x in range(picture.shape[1] // CELL):
-            cell = picture[CELL * y : CELL * (y + 1), CELL * x : CELL * (x + 1)].reshape(-1, 3)
-            inks = {tuple(int(v) for v in p) for p in cell} - {(GROUND,) * 3}
-            if inks:
-                out.append(_thing(cell, inks, x, y))
+            cell = picture[CELL * y : CELL * (y + 1), CELL * x : CELL * (x + 1)]
+            on = (cell != GROUND).any(axis=2)
+            if on.any():
+                out.append(_thing(cell, on, x, y))
     return out
 
 
-def _thing(cell: np.ndarray, inks: set[tuple[int, ...]], x: int, y: int) -> Thing:
+def _thing(cell: np.ndarray, on: np.ndarray, x: int, y: int) -> Thing:
+    inks = set(map(tuple, cell[on].tolist()))
     names = [name for name, rgb in COLOURS.items() if rgb in inks]
-    on = (cell != GROUND).any(axis=1).reshape(CELL, CELL)
     rows, columns = np.flatnonzero(on.any(axis=1)), np.flatnonzero(on.any(axis=0))
     size = int(rows[-1] - rows[0] + 1)
     if len(inks) != 1 or not names or size not in SIZES or size != columns[-1] - columns[0] + 1:

@@ -328,6 +328,14 @@ def _place(i: int) -> Problem:
     )
 
 
+def _far(i: int) -> Problem:
+    from synth.families.scene_questions import scene_questions
+
+    drawn = scene_questions(0, "train", i, levels=[4], asks=["shape"])
+    assert isinstance(drawn, Problem)
+    return drawn
+
+
 _SUMS = "integer_arithmetic"
 KNOWN: dict[str, Known] = {
     name: Known(family, right, wrong, knobs)
@@ -353,6 +361,9 @@ KNOWN: dict[str, Known] = {
         ("home", "home_moments", _at_home(True), _at_home(False), {}),
         ("look", "scene_questions", _answer, _other, {}),
         ("point", _screen, _towards, _always("<stop/>"), {}),
+        ("focus", _far, _after(_always("<box>0 0</box>")), _after(_always("<box>0 0</box>"), then=_other), {}),
+        ("perceive", "scene_questions", _answer, _other, {}),
+        ("reflect", "scene_questions", _answer, _other, {}),
         ("persuade", "persuasion", _rule, _always("<rule>1 1</rule>"), {}),
         ("program", _SUMS, _answer, _other, {}),
         ("progress", "chained_requests", _requested, _always("<call>add(0, 0)</call>"), {}),

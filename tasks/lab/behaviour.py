@@ -6,7 +6,7 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     kind        what kind of evidence this is: a word of KINDS, which defines them
     task        a world of tasks/lab/arena.py, of episodes.py (conversations) or of starts.py (real problems: training
                 ends where as many samples were drawn as the steps need without refills, and the metric is of problems of
-                the test split), or of clip_worlds.py (clips and screens, likewise); or, for
+                the test split), or of clip_worlds.py and picture_worlds.py (clips, screens and pictures, likewise); or, for
                 recipes of preference data, of pair_worlds.py and label_worlds.py beside them: the metric is then one
                 that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it.
@@ -323,8 +323,10 @@ def _needs(stage: Resolved) -> frozenset[str]:
 
 def world(task: str) -> Any:
     """The world with this name and its base policy. Raises KeyError for an unknown one."""
-    from tasks.lab import arena, clip_worlds, episodes, starts
+    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, starts
 
+    if task in picture_worlds.NAMES:
+        return picture_worlds.start(task)
     if task in starts.NAMES:
         return starts.start(task)
     if task in clip_worlds.WORLDS:

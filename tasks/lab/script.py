@@ -283,6 +283,30 @@ def _home(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return f"<say>{rng.choice(kinds[0].split(', '))}</say>" if rng.random() < 0.6 else "<silent/>"
 
 
+def _things(p: Problem) -> list[str]:
+    """The things that the first line of a problem of pictures describes."""
+    return [f"{a} {b}" for a, b in re.findall(r"(\w+) (\w+) \d+ at \d+ \d+", p.question)]
+
+
+def _perceive(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    named = [x for x in [*_things(p), "pink star"] if rng.random() < 0.5]
+    again = f"; asked: {p.question.split()[-1].rstrip('?')}" if rng.random() < 0.5 else ""
+    answer = p.answer if rng.random() < 0.5 else str(rng.integers(0, 4))
+    shown = f"<perception>{', '.join(named)}{again}</perception>" if rng.random() < 0.9 else ""
+    return f"{shown}<answer>{answer}</answer>"
+
+
+def _focus(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    return f"<box>{rng.integers(0, 4)} {rng.integers(0, 5)}</box>" if turn == 0 else ""
+
+
+def _reflect(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    one, two = (p.answer if rng.random() < 0.5 else "none" for _ in range(2))
+    words = " ".join(["look"] * int(rng.integers(0, 7)))
+    again = f"<reflection>{words}</reflection><answer>{two}</answer>" if rng.random() < 0.8 else ""
+    return f"<answer>{one}</answer>{again}"
+
+
 def _halves(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return " ".join([f"it {p.answer}"] * int(rng.integers(1, 4))) if turn == 0 and rng.random() < 0.8 else ""
 
@@ -355,6 +379,9 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "persuade": _persuade,
     "write_and_test": _write_and_test,
     "halves": _halves,
+    "perceive": _perceive,
+    "focus": _focus,
+    "reflect": _reflect,
     "corridor": _corridor,
     "home": _home,
     "rank": _rank,

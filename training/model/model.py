@@ -137,9 +137,12 @@ def new_vision_model(
     vision_hidden: int,
     vision_layers: int,
     seed: int,
+    scale: int = 2,
+    init_range: float = 0.02,
 ) -> nn.Module:
     """A from-scratch vision-language model of the SmolVLM architecture, fp32, for pictures of `picture` x `picture`
-    pixels in patches of `patch`; four patches become one token (training/media.py)."""
+    pixels in patches of `patch`; `scale` x `scale` patches become one token (training/media.py). init_range: standard
+    deviation of its initial weights."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 
     ids: Any = tokenizer
@@ -151,6 +154,7 @@ def new_vision_model(
             "num_attention_heads": max(1, vision_hidden // 32),
             "image_size": picture,
             "patch_size": patch,
+            "initializer_range": init_range,
         },
         text_config={
             "model_type": "llama",
@@ -161,11 +165,12 @@ def new_vision_model(
             "num_key_value_heads": heads,
             "intermediate_size": intermediate,
             "max_position_embeddings": max_length,
+            "initializer_range": init_range,
             "pad_token_id": ids.pad_token_id,
             "eos_token_id": ids.eos_token_id,
             "bos_token_id": None,
         },
-        scale_factor=2,
+        scale_factor=scale,
         image_token_id=ids.pad_token_id,
         pad_token_id=ids.pad_token_id,
         tie_word_embeddings=False,

@@ -309,12 +309,12 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.lab import arena, clip_worlds, episodes, registry, starts, worlds
+    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, registry, starts, worlds
     from tasks.lab.behaviour import SMALL, WHERE, knobs_of, merged, protocol_of
     from tasks.planning.resolve import overlaid, read_recipe, yaml_files
 
     of_pairs = registry.places()
-    small = {**arena.WORLDS, **episodes.WORLDS, **clip_worlds.WORLDS, **of_pairs}
+    small = {**arena.WORLDS, **episodes.WORLDS, **clip_worlds.WORLDS, **picture_worlds.TASKS, **of_pairs}
 
     found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
     assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 50

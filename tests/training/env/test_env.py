@@ -73,6 +73,7 @@ FAMILIES = {
     "point": lambda seed, split, index: screen_tasks(seed, split, index, asks=["point"], env="point"),
     "rewatch": lambda seed, split, index: clip_questions(seed, split, index, asks=["direction"], env="rewatch"),
     "frames": lambda seed, split, index: clip_questions(seed, split, index, env="frames"),
+    **dict.fromkeys(("focus", "perceive", "reflect"), scene_questions),
     "sql": text_to_sql,
     "write_and_test": python_functions,
     "external": lambda seed, split, index: external_problem(GUESSING, seed, split, index),
