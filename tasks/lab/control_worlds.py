@@ -10,14 +10,16 @@ import numpy as np
 
 from synth.types import Sampling, Scored, seed_for
 from tasks.lab.worlds import Place, Room
+from tasks.models.control import actor, kind
 from tasks.planning.pieces import bind_all
 from training.model.control import load_policy
-from training.rollout.control import ActionSampler, ControlPlayer, seeds
+from training.rollout.control import seeds
 
 EPISODES = 200
-PARTS = ("success", "stage", "return", "rate")
-# knobs of a world that are otherwise while a policy learns, and what they are afterwards
-ALONE = {"teacher": "none", "unseen": True}
+PARTS = ("success", "stage", "exact", "return", "rate")
+# Knobs of a world that are otherwise while a policy learns, and what they are afterwards; samples are made by the flow
+# itself, of prompts that were never asked.
+ALONE = {"teacher": "none", "unseen": True, "prompts": "test", "rewarded": "own", "noise": 0.0, "branch": 1}
 
 
 def control() -> Place:
@@ -32,12 +34,13 @@ def _measure(room: Room) -> dict[str, float]:
     stage = room.kept["knobs"]["rl"]
     changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
     alone = replace(stage, params={**stage.params, "control": {**stage.params["control"], **changed}})
-    make = bind_all(alone.pieces, alone.params, alone.settings)["control"]
-    player = ControlPlayer(
-        sampler=ActionSampler(model=load_policy(room.root / "artifacts" / "rl" / "model")),
-        world=make(),
+    world = bind_all(alone.pieces, alone.params, alone.settings)["control"]()
+    _, player = actor(
+        world,
+        seed=room.seed,
         sampling=Sampling(temperature=1.0),
         max_steps=stage.params["max_steps"],
+        model=load_policy(room.root / "artifacts" / "rl" / "model", kind(world)),
     )
     groups = player.play(seeds(EPISODES, seed=seed_for(room.seed, "measure"), family="measure"), 1, room.seed)
     scores = [r.score for g in groups for r in g.rollouts if isinstance(r.score, Scored)]

@@ -13,10 +13,13 @@ from torch import nn
 
 from synth.types import Problem, Sampling, seed_for
 from tasks.core.errors import UserError
+from tasks.models.flow import warm
 from training.env.control import World
 from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
+from training.model.flow import FlowPolicy
 from training.rollout.control import ActionSampler, ControlPlayer, seeds
+from training.rollout.denoise import DenoisingPlayer, FlowSampler
 
 # Knobs that need a language model -> their values when nobody has set them.
 OF_TEXT: dict[str, Any] = {
@@ -37,10 +40,10 @@ OF_TEXT: dict[str, Any] = {
 class Start:
     """The arguments of `compose`; `save` writes the policy into a folder."""
 
-    policy: ControlPolicy
+    policy: nn.Module
     reference: nn.Module | None
     body: Callable[[], nn.Module]
-    player: ControlPlayer
+    player: ControlPlayer | DenoisingPlayer
     problems: list[Problem]
     read: Read
     read_value: Read
@@ -80,27 +83,47 @@ def start(
     except ValueError as e:
         raise UserError(f"rl: {e}") from e
     shape = world.shape
-    policy = lambda: ControlPolicy(  # noqa: E731
-        observation=shape.observation,
-        actions=shape.actions,
-        continuous=shape.continuous,
-        seed=seed_for(seed, "rl", "control", "policy"),
-    ).to(device)
-    learned = policy()
+    learned, player = actor(
+        world, seed=seed, sampling=Sampling(temperature=temperature), max_steps=max_steps, device=device
+    )
+    reference = None
+    if "reference" in needs:
+        reference, _ = actor(world, seed=seed, sampling=player.sampling, max_steps=max_steps, device=device)
     return Start(
         policy=learned,
-        reference=policy() if "reference" in needs else None,
+        reference=reference,
         body=lambda: ControlValue(observation=shape.observation, seed=seed_for(seed, "rl", "control", "value")).to(
             device
         ),
-        player=ControlPlayer(
-            sampler=ActionSampler(model=learned),
-            world=world,
-            sampling=Sampling(temperature=temperature),
-            max_steps=max_steps,
-        ),
+        player=player,
         problems=seeds(512, seed=seed, family=getattr(make, "piece", "control").rpartition("/")[2]),
         read=action_stats,
         read_value=control_values,
         save=lambda folder: save_policy(learned, folder),
     )
+
+
+def actor(
+    world: Any, *, seed: int, sampling: Sampling, max_steps: int, device: str = "cpu", model: Any = None
+) -> tuple[Any, Any]:
+    """(network, player) of a world. A world of numbers has a network of its shape with the initial weights of this seed, a world of
+    samples the one of its warm start. model: plays in its place."""
+    if kind(world) is FlowPolicy:
+        made = warm(world).to(device) if model is None else model
+        return made, DenoisingPlayer(sampler=FlowSampler(model=made), world=world, sampling=sampling)
+    if model is None:
+        shape = world.shape
+        made = ControlPolicy(
+            observation=shape.observation,
+            actions=shape.actions,
+            continuous=shape.continuous,
+            seed=seed_for(seed, "rl", "control", "policy"),
+        ).to(device)
+    else:
+        made = model
+    return made, ControlPlayer(sampler=ActionSampler(model=made), world=world, sampling=sampling, max_steps=max_steps)
+
+
+def kind(world: Any) -> type:
+    """The class of a world's network."""
+    return {"flow": FlowPolicy}.get(getattr(world, "network", ""), ControlPolicy)

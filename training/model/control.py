@@ -16,6 +16,7 @@ import math
 import os
 import shutil
 from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -41,12 +42,18 @@ class ControlPolicy(nn.Module):
     temperature divides logits, and multiplies the variance of a normal distribution: p^(1/T), normalised.
     """
 
+    model_type = "espalier_control"
+
     def __init__(self, *, observation: int, actions: int, continuous: bool = False, hidden: int = 64, seed: int = 0):
         super().__init__()
         self.made = {"observation": observation, "actions": actions, "continuous": continuous, "hidden": hidden}
         generator = torch.Generator().manual_seed(seed % 2**63)
         self.layers = _layers([observation, hidden, hidden, actions], 0.01, generator)
         self.log_deviation = nn.Parameter(torch.zeros(actions)) if continuous else None
+
+    @property
+    def continuous(self) -> bool:
+        return self.log_deviation is not None
 
     def forward(self, observation: Tensor) -> Tensor:
         return self.layers(observation)
@@ -67,7 +74,27 @@ class ControlValue(nn.Module):
         return self.layers(observation).squeeze(1)
 
 
-def action_stats(model: ControlPolicy, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
+class Actor(Protocol):
+    """A network that acts: `ControlPolicy`, or one that a world brings (training/model/flow.py).
+
+    continuous   whether actions are numbers: the output is then read by `normal`, otherwise it is logits
+    made         the arguments that make it again       model_type   the name of its kind in config.json
+    """
+
+    model_type: str
+    made: dict[str, Any]
+
+    @property
+    def continuous(self) -> bool: ...
+
+    def __call__(self, observation: Tensor) -> Tensor: ...
+
+    def normal(self, out: Tensor, temperature: float, /) -> torch.distributions.Normal: ...
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+
+
+def action_stats(model: Actor, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
     """logp [T] and entropy [T] of the action of each step, 0 at the beginning of each row."""
     at = batch.trainable.nonzero().squeeze(1)
     out = model(batch.columns["observation"].index_select(0, at))
@@ -76,7 +103,7 @@ def action_stats(model: ControlPolicy, batch: Batch, *, temperature: float = 1.0
     def spread(x: Tensor) -> Tensor:
         return torch.zeros(n, dtype=x.dtype, device=x.device).index_add(0, at, x)
 
-    if model.log_deviation is not None:
+    if model.continuous:
         normal = model.normal(out, temperature)
         logp = normal.log_prob(batch.columns["action"].index_select(0, at)).sum(1)
         return TokenStats(logp=spread(logp), entropy=spread(normal.entropy().sum(1)))
@@ -94,25 +121,25 @@ def control_values(model: ControlValue, batch: Batch, *, temperature: float = 1.
     return TokenStats(logp=torch.zeros_like(spread), extras={"value": spread})
 
 
-def save_policy(model: ControlPolicy, path: Path) -> None:
+def save_policy(model: Actor, path: Path) -> None:
     """Weights as safetensors and sizes as JSON, in one folder, whole or not at all."""
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, part / "model.safetensors")
-    sizes = {"model_type": "espalier_control", **model.made}
+    sizes = {"model_type": model.model_type, **model.made}
     (part / "config.json").write_text(json.dumps(sizes, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     shutil.rmtree(path, ignore_errors=True)
     os.replace(part, path)
 
 
-def load_policy(path: Path) -> ControlPolicy:
-    """Load what `save_policy` wrote. Raises ValueError for another kind of model."""
+def load_policy(path: Path, kind: Any = ControlPolicy) -> Any:
+    """Load what `save_policy` wrote. kind: the class of network. Raises ValueError for another kind of model."""
     sizes = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    if sizes.pop("model_type", None) != "espalier_control":
+    if sizes.pop("model_type", None) != kind.model_type:
         raise ValueError(
-            f"{path} holds no policy of actions: name a folder that the stage rl wrote with the knob control"
+            f"{path} holds no policy of actions of this kind: name a folder that the stage rl wrote with the knob control"
         )
-    model = ControlPolicy(**sizes)
+    model = kind(**sizes)
     model.load_state_dict(load_file(path / "model.safetensors"))
     return model
