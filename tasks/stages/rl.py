@@ -168,7 +168,8 @@ def rl(
         group_transforms: transforms of groups after they were sampled
         envs: environments in which problems are played, with their knobs
         control: a control task instead of problems and environments: the policy is then a small network that chooses
-            actions, writes no tokens, and is trained from scratch (docs/control.md)
+            actions, writes no tokens, and is trained from scratch (docs/control.md), or one that denoises, after a warm
+            start (docs/media.md)
         max_steps: most steps of an episode; used if control is set
         curriculum: chooses the next problems
         ratings: two checkpoints that play every problem before training, for filters that use their solve rates: weak
