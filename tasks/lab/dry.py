@@ -115,6 +115,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "heat": {"window": 2, "steps": 4},
     "key_door": {"size": 5},
     "sprites": {"warm_steps": 40, "hidden": 32},
+    "molecules": {"warm_steps": 40, "hidden": 32},
     "views": {"warm_steps": 40, "hidden": 32},
     "fr_ponder": {"steps": 12},
     "rlot": {"episodes": 48},

@@ -13,7 +13,7 @@ from torch import nn
 
 from synth.types import Problem, Sampling, seed_for
 from tasks.core.errors import UserError
-from tasks.models.flow import warm
+from tasks.models.flow import NETWORKS, warm
 from training.env.control import World
 from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
@@ -106,12 +106,12 @@ def start(
 def actor(
     world: Any, *, seed: int, sampling: Sampling, max_steps: int, device: str = "cpu", model: Any = None
 ) -> tuple[Any, Any]:
-    """(network, player) of a world. A world of numbers has a network of its shape with the initial weights of this seed, a world of
-    samples the one of its warm start. model: plays in its place."""
-    if kind(world) is FlowPolicy:
-        made = warm(world).to(device) if model is None else model
-        return made, DenoisingPlayer(sampler=FlowSampler(model=made), world=world, sampling=sampling)
-    if model is None:
+    """(network, player) of a world. A world of numbers has a network of its shape with the initial weights of this seed; one that
+    brings a network has that of its warm start. model: plays in its place."""
+    made = model
+    if made is None and kind(world) is not ControlPolicy:
+        made = warm(world).to(device)
+    elif made is None:
         shape = world.shape
         made = ControlPolicy(
             observation=shape.observation,
@@ -119,11 +119,12 @@ def actor(
             continuous=shape.continuous,
             seed=seed_for(seed, "rl", "control", "policy"),
         ).to(device)
-    else:
-        made = model
+    if isinstance(made, FlowPolicy):
+        return made, DenoisingPlayer(sampler=FlowSampler(model=made), world=world, sampling=sampling)
     return made, ControlPlayer(sampler=ActionSampler(model=made), world=world, sampling=sampling, max_steps=max_steps)
 
 
 def kind(world: Any) -> type:
     """The class of a world's network."""
-    return {"flow": FlowPolicy}.get(getattr(world, "network", ""), ControlPolicy)
+    network = getattr(world, "network", "")
+    return NETWORKS[network][1] if network else ControlPolicy

@@ -12,33 +12,39 @@ from platformdirs import user_cache_path
 from safetensors.torch import load, save
 
 from synth.types import digest, seed_for
-from training.env.control._denoising import Denoised
-from training.model import flow
+from training.model import flow, molecule
+
+NETWORKS: dict[str, tuple[Any, Any]] = {
+    "flow": (flow, flow.FlowPolicy),
+    "molecules": (molecule, molecule.MoleculePolicy),
+}
 
 _KNOWN: dict[str, bytes] = {}  # key -> weights, of this process
 
 
-def warm(world: Denoised) -> flow.FlowPolicy:
-    """The policy of a world of samples, after its warm start. It depends on the world, its `warm` and this code, and not on the run's seed:
-    all runs and recipes start from the same weights, as from one pretrained model."""
-    made = {"observation": world.shape.observation, "actions": world.shape.actions, "hidden": world.hidden}
-    code = [inspect.getsource(flow), inspect.getsource(inspect.getmodule(type(world)))]
+def warm(world: Any) -> Any:
+    """The policy of a world that brings one (`network`), after its warm start. It depends on the world, its `warm` and this code, and not on
+    the run's seed: all runs and recipes start from the same weights, as from one pretrained model."""
+    module, make = NETWORKS[world.network]
+    shape = world.shape
+    made = {"observation": shape.observation, "actions": shape.actions, "hidden": world.hidden, **getattr(world, "sizes", {})}  # fmt: skip
+    code = [inspect.getsource(module), inspect.getsource(inspect.getmodule(type(world)))]
     key = digest([code, made, dict(world.warm), torch.__version__])
-    model = flow.FlowPolicy(**made, seed=seed_for(key, "flow"))
+    model = make(**made, seed=seed_for(key, world.network))
     if key not in _KNOWN:
-        _KNOWN[key] = _weights(key, world, model)
+        _KNOWN[key] = _weights(key, world, model, module.fit)
     model.load_state_dict(load(_KNOWN[key]))
     return model
 
 
-def _weights(key: str, world: Denoised, model: flow.FlowPolicy) -> bytes:
+def _weights(key: str, world: Any, model: Any, fit: Any) -> bytes:
     """Those of the cache, or of a fit, which is then cached."""
     folder = user_cache_path("espalier")
-    kept = folder / f"flow-{key[:16]}.safetensors"
+    kept = folder / f"{world.network}-{key[:16]}.safetensors"
     if kept.is_file():
         return kept.read_bytes()
     how: Any = {k: world.warm[k] for k in ("steps", "rows", "lr")}
-    flow.fit(model, world.examples, **how, seed=seed_for(key, "warm"))
+    fit(model, world.examples, **how, seed=seed_for(key, "warm"))
     weights = save({k: v.contiguous() for k, v in model.state_dict().items()})
     try:
         folder.mkdir(parents=True, exist_ok=True)

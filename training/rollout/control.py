@@ -17,7 +17,7 @@ import torch
 
 from synth.types import Problem, Sampling, Scored, seed_for
 from training.env.control import World
-from training.model.control import ControlPolicy
+from training.model.control import Actor
 from training.types import Group, Rollout, Segment
 
 GIVES = ("return", "steps", "unpaid", "cut")  # parts of every score, in addition to those of the world
@@ -43,7 +43,7 @@ def seeds(n: int, *, seed: int, family: str) -> list[Problem]:
 class ActionSampler:
     """The policy that acts, and the version of its weights."""
 
-    model: ControlPolicy
+    model: Actor
     version: int = 0
 
 
@@ -121,7 +121,7 @@ class ControlPlayer:
         device = next(model.parameters()).device
         seen = torch.from_numpy(np.stack([e.seen for e in alive])).to(device, torch.float32)
         out = model(seen)
-        if model.log_deviation is None:
+        if not model.continuous:
             log_p = torch.log_softmax(out.float() / temperature, -1)
             entropy = -(log_p.exp() * log_p).sum(1).cpu().numpy()
             table = log_p.double().cpu().numpy()
