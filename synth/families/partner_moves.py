@@ -1,0 +1,91 @@
+"""Where is a partner of a known rule after some steps, while you stay?
+
+Questions about what a partner will do, with an exact answer, in the corridor of the family errands (LLM-Coordination, Agashe et al.
+2023, arXiv 2310.03903: its questions of theory of mind). Certificate: the game played step by step, against whole walks from parcel
+to parcel of what the text says. Difficulty axes: cells, parcels, steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from synth.families._sample import Refused, item, parsed
+from synth.types import Problem, Quarantined, Split
+from synth.verify._corridor import SAID, moved
+
+LADDER = (
+    {"cells": 9, "parcels": 2, "steps": 2},
+    {"cells": 12, "parcels": 3, "steps": 4},
+    {"cells": 16, "parcels": 3, "steps": 6},
+    {"cells": 20, "parcels": 4, "steps": 9},
+)
+CERTIFICATE = ("the game played step by step", "whole walks from parcel to parcel")
+RULES = ("nearest", "lowest", "highest")
+TEXT = re.compile(
+    r"A corridor of (\d+) cells\. You stay at (\d+), your partner is at (\d+), parcels are at ([\d ]+)\. Each step your partner moves one cell and "
+    r"collects what is there, until nothing is left\. (.+)\. At which cell is your partner after (\d+) steps\?"
+)
+Spec = tuple[int, int, int, tuple[int, ...], str, int]
+
+
+def partner_moves(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), rules: Sequence[str] = RULES
+) -> Problem | Quarantined:
+    """Problem `index` of a split: the number of a cell. `levels` are the rungs of the ladder to draw from, `rules` the partners."""
+    if not rules or not set(rules) <= set(RULES):
+        raise ValueError(f"partner_moves: rules {list(rules)}: name some of {', '.join(RULES)}")
+
+    def drawn(rng: Random, *, cells: int, parcels: int, steps: int) -> tuple[str, Spec]:
+        return draw(rng, cells=cells, parcels=parcels, steps=steps, rules=rules)
+
+    return item(
+        seed,
+        split,
+        index,
+        levels,
+        family="partner_moves",
+        ladder=LADDER,
+        certificate=CERTIFICATE,
+        draw=drawn,
+        pose=pose,
+        solve=solve,
+    )
+
+
+def draw(rng: Random, *, cells: int, parcels: int, steps: int, rules: Sequence[str] = RULES) -> tuple[str, Spec]:
+    you, partner, *places = rng.sample(range(1, cells + 1), parcels + 2)
+    spec = (cells, you, partner, tuple(sorted(places)), rng.choice(list(rules)), steps)
+    return f"{spec}", spec
+
+
+def pose(spec: Spec) -> dict[str, Any]:
+    cells, you, partner, parcels, rule, steps = spec
+    now = (you, partner, parcels)
+    for _ in range(steps):
+        now = moved(now, rule, 0)
+    return {
+        "prompt": f"A corridor of {cells} cells. You stay at {you}, your partner is at {partner}, parcels are at {' '.join(map(str, parcels))}. "
+        "Each step your partner moves one cell and collects what is there, until nothing is left. "
+        f"{SAID[rule]}. At which cell is your partner after {steps} steps?",
+        "answer": str(now[1]),
+        "verifier": "number",
+    }
+
+
+def solve(question: str) -> str:
+    _, _, partner, listed, told, steps = parsed(TEXT, question).groups()
+    at, left, time = int(partner), [int(x) for x in listed.split()], int(steps)
+    while left and time:
+        if told == SAID["nearest"]:
+            aim = min(left, key=lambda x: (abs(x - at), x))
+        elif told in (SAID["lowest"], SAID["highest"]):
+            aim = (min if told == SAID["lowest"] else max)(left)
+        else:
+            raise Refused(f"roundtrip: no partner does {told!r}")
+        walk = min(time, abs(aim - at))
+        there = at + walk if aim > at else at - walk
+        left = [x for x in left if not min(at, there) <= x <= max(at, there)]
+        at, time = there, time - walk
+    return str(at)
