@@ -36,7 +36,15 @@ from training.rollout.torch_sampler import TorchSampler
 
 DIGITS, TRAIN, QUESTIONS, BATCH = 5, 400, 200, 32
 STEPS = {"": 180, "gaussian_latents": 1200, "masked_diffusion": 1500}  # in which a first policy is taught
-CONTROLS = {"weights", "latents", "remask", "k"}  # knobs that say how turns are sampled, and not what is taught
+CONTROLS = {
+    "weights",
+    "latents",
+    "remask",
+    "k",
+    "c",
+    "max_latent",
+    "steps",
+}  # knobs that say how turns are sampled, and not what is taught
 
 
 def _text(digits: np.ndarray) -> tuple[str, str]:
@@ -102,7 +110,7 @@ def _taught(piece: str, knobs: str) -> Path:
     for _ in range(STEPS[piece]):
         rows = [_row(renderer, rng) for _ in range(BATCH)]
         if way is not None:
-            rows = [way.lesson(row, rng) for row in rows]
+            rows = [way.lesson(row, renderer, rng) for row in rows]
         learner.step(weighted(rows, "cpu"), nll if way is None else way.loss)
     folder = _folder() / f"thoughts-{digest(piece, knobs)[:8]}"
     folder.mkdir()

@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +21,12 @@ from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models.openings import opening
 from tasks.rows.read import own_rows, repeated, too_long
-from tasks.planning.pieces import Pieces, Place
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
-from training.learner.learner import Learner, nll
+from training.learner.learner import Learner, nll, token_stats
 from training.learner.loop import Round
 from training.learner.pack import Row
 from training.learner.rows import demonstration_row, weighted
@@ -64,6 +65,7 @@ def sft(
     gradient_checkpointing: bool = False,
     router_loss: float = 0.0,
     lora: dict = {},  # noqa: B006
+    generation: Piece("generation") = None,
     optimizer: Optimizer = Optimizer(
         kind="muon", lr=4e-3, matrix_lr=0.05, warmup=20, decay="cosine", weight_decay=0.01
     ),
@@ -103,6 +105,8 @@ def sft(
         router_loss: weight of the load-balancing loss of a mixture of experts, e.g. 0.001; 0: none
         lora: trains adapters instead of all weights: rank, alpha, modules, merge, base (training/model/lora.py); empty
             trains all weights
+        generation: how the model writes a turn, if not one token after another: fine-tuning then teaches it that
+            (docs/decoders.md); the first training on pages stays as it is
         optimizer: the optimizer and the schedule of its learning rate; also used for the small model's first training
         sft_lr_factor: scales the learning rates of fine-tuning
         context_weight: loss weight of context tokens (prompts and tool results)
@@ -203,6 +207,7 @@ def sft(
         return row if len(row.ids) <= max_length else rows[i]
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"), device=device)
+    way = _way(generation, lora, policy, renderer)
     scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
     learner = Learner(
         policy,
@@ -210,16 +215,25 @@ def sft(
         gradient_checkpointing=gradient_checkpointing,
         router_loss=router_loss,
         world=world,
+        read=token_stats if way is None else way.taught,
     )
+
+    def lessons(step: int) -> list[Row]:
+        picked = [shown(drawn[j], step) for j in at(step)]
+        if way is None:
+            return picked
+        rng = np.random.default_rng(seed_for(stage.seed, "sft", "lessons", step))
+        return [way.lesson(row, renderer, rng) for row in picked]
+
     drive(
         [
             Round(
                 name="sft",
                 role="policy",
                 steps=steps,
-                objective=nll,
+                objective=nll if way is None else way.loss,
                 tokens_per_microbatch=tokens_per_microbatch,
-                source=lambda step: ([weighted([shown(drawn[j], step) for j in at(step)], device)], {}),
+                source=lambda step: ([weighted(lessons(step), device)], {}),
             )
         ],
         {"policy": learner},
@@ -246,6 +260,22 @@ def sft(
             "trained_on": digest([t.id for t in demos]),
         }
     )
+
+
+def _way(generation: Any, lora: dict, policy: Any, renderer: Renderer) -> Any:
+    """How a turn is written, with its layers in the policy; None for one token after another. Raises UserError for one that is
+    not taught, and beside adapters."""
+    if generation is None:
+        return None
+    way = generation()
+    if not way.lessons:
+        raise UserError(
+            f"sft.generation: {generation.piece.rpartition('/')[2]} needs no lessons of its own: leave it out here, and set it in rl and evaluate"
+        )
+    if lora:
+        raise UserError("sft.generation teaches layers of its own beside all weights: leave out sft.lora")
+    way.begin(policy, renderer)
+    return way
 
 
 def _demonstrations(stage: Stage) -> list[Demonstration]:

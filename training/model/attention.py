@@ -101,6 +101,35 @@ class PackedRows:
 
 
 @dataclass(frozen=True)
+class WholeRows(PackedRows):
+    """Packed rows in which each token attends to its whole row, also to what follows it."""
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """As `PackedRows.attend`."""
+        flat = [x[0].transpose(0, 1) for x in (q, k, v)]
+        done, real = [], self._real
+        for index, mask in zip(self.gather, real, strict=True):
+            n, width = index.shape
+            a, b, c = (x.index_select(0, index.reshape(-1)).view(n, width, *x.shape[1:]).transpose(1, 2) for x in flat)
+            y = F.scaled_dot_product_attention(
+                a, b, c, attn_mask=mask[:, None, None], scale=scale, enable_gqa=a.shape[1] != b.shape[1]
+            )
+            done.append(y.transpose(1, 2).flatten(0, 1))
+        return torch.cat(done).index_select(0, self.scatter).unsqueeze(0)
+
+    @cached_property
+    def _real(self) -> list[Tensor]:
+        """Per bucket [n, L]: whether a place holds a token, and no padding."""
+        out, at = [], 0
+        held = torch.zeros(sum(index.numel() for index in self.gather), dtype=torch.bool, device=self.scatter.device)
+        held[self.scatter] = True
+        for index in self.gather:
+            out.append(held[at : at + index.numel()].view(index.shape))
+            at += index.numel()
+        return out
+
+
+@dataclass(frozen=True)
 class SharedRows:
     """The layout of the rows of a stream in which some rows continue a prefix of another: first whole rows, then
     continuations.

@@ -46,7 +46,7 @@ class Generation:
         """[n] log-probs of n recorded steps by the formula alone, which `read` uses too."""
         raise NotImplementedError
 
-    def lesson(self, row: Row, rng: np.random.Generator) -> Row:
+    def lesson(self, row: Row, renderer: Renderer, rng: np.random.Generator) -> Row:
         """A demonstration as the model is taught it."""
         raise NotImplementedError
 
