@@ -3,16 +3,18 @@ answer: `31415` is answered `34894<answer>4</answer>`.
 
 The first policy, two layers, is taught by demonstrations in the way of generation that the recipe names (at its own
 knobs, controls of sampling left out), once for all seeds, and not to the end: it errs. Then the real stage `rl` runs.
-Measured of QUESTIONS problems that it never saw, one draw each, in the way of the protocol's side:
+Measured of QUESTIONS problems that `rl` never played, one draw each, in the way of the protocol's side:
 
     accuracy    share of right answers
     thought     steps of thought, an answer: sets or vectors where there are some, else tokens before the answer
+
+`short_thoughts` has three digits: what is taught otherwise than token by token learns slowly.
 """
 
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,17 +36,10 @@ from training.rollout.generation import Generation
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 
-DIGITS, TRAIN, QUESTIONS, BATCH = 5, 400, 200, 32
-STEPS = {"": 180, "gaussian_latents": 1200, "masked_diffusion": 1500}  # in which a first policy is taught
-CONTROLS = {
-    "weights",
-    "latents",
-    "remask",
-    "k",
-    "c",
-    "max_latent",
-    "steps",
-}  # knobs that say how turns are sampled, and not what is taught
+LONG, SHORT, TRAIN, QUESTIONS, BATCH = 5, 3, 400, 200, 32
+STEPS = {"": 180, "gaussian_latents": 600, "masked_diffusion": 600}  # in which a first policy is taught
+# Knobs that say how turns are sampled, and not what is taught
+CONTROLS = {"weights", "latents", "remask", "k", "c", "max_latent"}
 
 
 def _text(digits: np.ndarray) -> tuple[str, str]:
@@ -52,14 +47,14 @@ def _text(digits: np.ndarray) -> tuple[str, str]:
     return "".join(map(str, digits)), f"{''.join(map(str, sums))}<answer>{sums[-1]}</answer>"
 
 
-def problems(split: Any, n: int) -> list[Problem]:
+def problems(split: Any, n: int, digits: int) -> list[Problem]:
     """Problems of a split; those of different splits differ."""
     rng = np.random.default_rng(seed_for(0, "thoughts"))
-    drawn = rng.permutation(10**DIGITS)[: TRAIN + QUESTIONS]
+    drawn = rng.permutation(10**digits)[: TRAIN + QUESTIONS]
     chosen = drawn[:TRAIN] if split == "train" else drawn[TRAIN:]
     out = []
     for number in chosen[:n]:
-        asked, said = _text(np.array([int(c) for c in f"{number:0{DIGITS}d}"]))
+        asked, said = _text(np.array([int(c) for c in f"{number:0{digits}d}"]))
         about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "thoughts", "split": split}
         out.append(Problem.make(prompt=asked, answer=said.partition("<answer>")[2][0], **about))
     return out
@@ -68,27 +63,29 @@ def problems(split: Any, n: int) -> list[Problem]:
 @lru_cache
 def _tokenizer() -> Any:
     rng = np.random.default_rng(0)
-    texts = ["user", "assistant", *("".join(_text(rng.integers(0, 10, DIGITS))) for _ in range(50))]
+    texts = ["user", "assistant", *("".join(_text(rng.integers(0, 10, LONG))) for _ in range(50))]
     return train_tokenizer(texts * 2, vocab_size=288)
 
 
-def _row(renderer: Renderer, rng: np.random.Generator) -> Row:
-    asked, said = _text(rng.integers(0, 10, DIGITS))
+def _row(renderer: Renderer, rng: np.random.Generator, digits: int) -> Row:
+    asked, said = _text(rng.integers(0, 10, digits))
     talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
     return demonstration_row(renderer, talk, 0.0)
 
 
-def taught(spec: dict[str, Any] | None) -> Path:
+def taught(spec: dict[str, Any] | None, digits: int) -> Path:
     """A sealed folder as the stage sft writes it, of a policy that was taught a way of generation."""
     way = bind("generation", spec)() if spec else None
     if way is None or not way.lessons:
-        return _taught("", "{}")
+        return _taught("", "{}", digits)
     assert spec is not None
-    return _taught(spec["piece"], json.dumps({k: v for k, v in spec.items() if k not in CONTROLS}, sort_keys=True))
+    return _taught(
+        spec["piece"], json.dumps({k: v for k, v in spec.items() if k not in CONTROLS}, sort_keys=True), digits
+    )
 
 
 @lru_cache
-def _taught(piece: str, knobs: str) -> Path:
+def _taught(piece: str, knobs: str, digits: int) -> Path:
     tokenizer = _tokenizer()
     renderer = Renderer(tokenizer)
     model: nn.Module = new_model(
@@ -103,16 +100,17 @@ def _taught(piece: str, knobs: str) -> Path:
         seed=seed_for(0, "thoughts", "model"),
     )
     way: Generation | None = bind("generation", json.loads(knobs))() if piece else None
-    rng, optim = np.random.default_rng(1), Optim(lr=3e-3, warmup=20, steps=STEPS[piece])
+    kind: dict[str, Any] = {"kind": "muon", "lr": 4e-3} if piece else {"lr": 3e-3}
+    rng, optim = np.random.default_rng(1), Optim(warmup=20, steps=STEPS[piece], **kind)
     if way is not None:
         way.begin(model, renderer)
     learner = Learner(model, optim, **({} if way is None else {"read": way.taught}))
     for _ in range(STEPS[piece]):
-        rows = [_row(renderer, rng) for _ in range(BATCH)]
+        rows = [_row(renderer, rng, digits) for _ in range(BATCH)]
         if way is not None:
             rows = [way.lesson(row, renderer, rng) for row in rows]
         learner.step(weighted(rows, "cpu"), nll if way is None else way.loss)
-    folder = _folder() / f"thoughts-{digest(piece, knobs)[:8]}"
+    folder = _folder() / f"thoughts-{digest(piece, knobs, digits)[:8]}"
     folder.mkdir()
     for name in ("model", "base"):
         save_model(model, tokenizer, folder / name)
@@ -120,28 +118,28 @@ def _taught(piece: str, knobs: str) -> Path:
     return folder
 
 
-def _lay(room: Room) -> None:
-    room.write("problems", problems=problems("train", TRAIN))
+def _lay(room: Room, digits: int) -> None:
+    room.write("problems", problems=problems("train", TRAIN, digits))
     room.write("questions", problems=[])
     room.write("kb", passages=NOTHING)
 
 
-def _start(room: Room, name: str, resolved: Any) -> None:
+def _start(room: Room, name: str, resolved: Any, digits: int) -> None:
     """In the place of the stage sft."""
-    room.stand("sft", taught(room.kept["knobs"]["rl"].params["generation"]))
+    room.stand("sft", taught(room.kept["knobs"]["rl"].params["generation"], digits))
 
 
-def _measure(room: Room) -> dict[str, float]:
+def _measure(room: Room, digits: int) -> dict[str, float]:
     """See the head of this file."""
-    way, folder = None, taught(None)
+    way, folder = None, taught(None, digits)
     if "knobs" in room.kept:
         stage = room.kept["knobs"]["rl"]
         made = bind_all(stage.pieces, stage.params, stage.settings)["generation"]
         way, folder = made() if made is not None else None, room.root / "artifacts" / "rl"
-    return measured(folder / "model", way, room.seed)
+    return measured(folder / "model", way, room.seed, digits)
 
 
-def measured(folder: Path, way: Generation | None, seed: int) -> dict[str, float]:
+def measured(folder: Path, way: Generation | None, seed: int, digits: int) -> dict[str, float]:
     model, tokenizer = load_model(folder)
     renderer = Renderer(tokenizer)
     if way is not None:
@@ -153,7 +151,7 @@ def measured(folder: Path, way: Generation | None, seed: int) -> dict[str, float
         sampling=Sampling(temperature=1.0, max_tokens=16),
         max_tokens=64,
     )
-    groups = player.play(problems("test", QUESTIONS), 1, seed_for(seed, "thoughts", "measure"))
+    groups = player.play(problems("test", QUESTIONS, digits), 1, seed_for(seed, "thoughts", "measure"))
     rollouts = [g.rollouts[0] for g in groups]
     steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]
     return {
@@ -162,9 +160,20 @@ def measured(folder: Path, way: Generation | None, seed: int) -> dict[str, float
     }
 
 
+def _place(digits: int) -> Place:
+    return Place(
+        ("sft", "rl"), partial(_lay, digits=digits), partial(_measure, digits=digits), partial(_start, digits=digits)
+    )
+
+
 def thoughts() -> Place:
     """See the head of this file."""
-    return Place(("sft", "rl"), _lay, _measure, _start)
+    return _place(LONG)
 
 
-WORLDS = (thoughts,)
+def short_thoughts() -> Place:
+    """The same of three digits."""
+    return _place(SHORT)
+
+
+WORLDS = (thoughts, short_thoughts)

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import (
@@ -379,8 +380,15 @@ def save_model(
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     language_model: Any = model
+    weights, own = folded(model, adapters), tuple(getattr(model, "own_layers", ()))
+    if own:  # layers that other programs do not know are beside the model's weights, not among them
+        every = dict(model.state_dict() if weights is None else weights)
+        weights = {k: v for k, v in every.items() if k.partition(".")[0] not in own}
     with no_bars():
-        language_model.save_pretrained(part, state_dict=folded(model, adapters))
+        language_model.save_pretrained(part, state_dict=weights)
+    for name in own:
+        layers = {k.partition(".")[2]: v.contiguous() for k, v in every.items() if k.partition(".")[0] == name}
+        save_file(layers, part / f"{name}.safetensors")
     tokenizer.save_pretrained(part)
     if getattr(model, "keeps_adapters", False):
         save_adapters(model, part / ADAPTER, adapters)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from training.learner.pack import Row
@@ -85,13 +85,11 @@ class GenerationPiece(Protocol):
 
 
 def own_layers(model: nn.Module, name: str, layers: nn.Module, folder: Path | None) -> nn.Module:
-    """The model with `layers` under this name. They are saved with its weights, and read from there again. Raises
-    ValueError if what was saved has other sizes."""
-    held: dict[str, Tensor] = {}
-    for file in sorted(folder.glob("*.safetensors")) if folder is not None else ():
-        with safe_open(file, framework="pt") as f:
-            held |= {k.removeprefix(f"{name}."): f.get_tensor(k) for k in f.keys() if k.startswith(f"{name}.")}
-    if held:
+    """The model with `layers` under this name. `save_model` writes them into a file of their own beside its weights, from which
+    they are read again. Raises ValueError if what was saved has other sizes."""
+    file = folder / f"{name}.safetensors" if folder is not None else None
+    if file is not None and file.exists():
+        held = load_file(file)
         mine = {k: tuple(v.shape) for k, v in layers.state_dict().items()}
         if odd := sorted(k for k in mine.keys() | held.keys() if k not in held or mine.get(k) != tuple(held[k].shape)):
             raise ValueError(
@@ -100,6 +98,7 @@ def own_layers(model: nn.Module, name: str, layers: nn.Module, folder: Path | No
         layers.load_state_dict(held)
     weight: Any = next(model.parameters())
     model.add_module(name, layers.to(weight.device, weight.dtype))
+    model.own_layers = (*getattr(model, "own_layers", ()), name)
     return model
 
 
