@@ -497,6 +497,10 @@ class ReadBeside:
             self.seen.changes.add("gradient")
         return out
 
+    def sampler(self, model: Any, renderer: Any) -> Any:
+        self.seen.changes |= {"data"} if self.seen.stage == "evaluate" else set()
+        return self.way.sampler(model, renderer)
+
     def taught(self, model: Any, batch: Any, *, temperature: float = 1.0) -> Any:
         self.seen.changes.add("data")
         return self.way.taught(model, batch, temperature=temperature)

@@ -721,6 +721,8 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
     problem, score = rollout.problem, rollout.score
     written = [m.content for m in rollout.info["messages"] if m.role == "assistant"]
     last = next((s.logp for s in reversed(rollout.segments) if s.logp is not None), None)
+    if any("latent" in s.extras for s in rollout.segments):  # densities of vectors are no probability
+        last = None
     forward = [int(s.extras["forward_tokens"].sum()) for s in rollout.segments if "forward_tokens" in s.extras]
     return {
         "problem": problem.id,
