@@ -16,7 +16,7 @@ from training.model.control import load_policy
 from training.rollout.control import seeds
 
 EPISODES = 200
-PARTS = ("success", "stage", "exact", "return", "rate")
+PARTS = ("success", "stage", "exact", "return", "rate", "eaten", "trapped", "shd")
 # Knobs of a world that are otherwise while a policy learns, and what they are afterwards; samples are made by the flow
 # itself, of prompts that were never asked.
 ALONE = {"teacher": "none", "unseen": True, "prompts": "test", "rewarded": "own", "noise": 0.0, "branch": 1}
