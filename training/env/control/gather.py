@@ -12,7 +12,7 @@ Koh et al. 2024, "FlickerFusion: Intra-trajectory Domain Generalizing Multi-Agen
 
 The agents act in turn, so one row of an episode holds the actions of all of them, and one policy plays each. The
 observation is that of the agent whose turn it is: its position, the distances to the other agents, then a place for
-each thing (whether there is one, which way it is, divided by how many cells it is away), at another random place each
+each thing (whether there is one; its distance divided by the square of how many cells it is away), at another random place each
 time; the places of food are before those of traps. Positions and distances are in units of the grid's size.
 
 Without `flicker` an agent sees everything: the backbone alone, whose places beyond those of training are filled for
