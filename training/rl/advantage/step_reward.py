@@ -1,5 +1,7 @@
 """The reward of a turn is the advantage of its tokens, as it is: for group transforms that compute advantages themselves.
 
+As REINFORCE weighs the log-prob of each action by a number of its own (Williams 1992).
+
     A_t = p_k        for the tokens t of turn k, of which p are the rewards
 
 Shapes: one reward per rollout in (read only where it is NaN), one advantage per token out, the same within a turn. Equal rewards keep
