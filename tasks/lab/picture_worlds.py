@@ -4,6 +4,9 @@
 questions about coloured shapes (the family `scene_questions`). It is trained once per project and shared: a task
 continues it for a few steps on demonstrations in the task's own form, some of them careless, so that there is something
 to learn. Problems that are measured are of the test split.
+
+Too little trained yet: of held-out questions it gets colours right 38 times in 100 (15 from noise or white), counts 41 (38)
+and shapes 24 (22). So protocols on these tasks measure a policy that hardly sees.
 """
 
 from __future__ import annotations
