@@ -1,6 +1,6 @@
 """The reward of a turn is the advantage of its tokens, as it is: for group transforms that compute advantages themselves.
 
-As REINFORCE weighs the log-prob of each action by a number of its own (Williams 1992).
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement learning".
 
     A_t = p_k        for the tokens t of turn k, of which p are the rewards
 
