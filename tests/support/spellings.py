@@ -712,8 +712,27 @@ def sql(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def boxes(p: Problem) -> tuple[Forms, Forms]:
+    """Boxes in any order, with brackets and commas or without; one more, one less and one that is moved are wrong."""
+    gold = p.answer.split("; ")
+    right: Forms = {
+        "as told": p.answer,
+        "turned around": "; ".join(reversed(gold)),
+        "in brackets": "; ".join(f"[{', '.join(b.split())}]" for b in gold),
+    }
+    moved = " ".join(str(int(v) + 3) for v in gold[0].split())
+    wrong: Forms = {
+        "moved": "; ".join([moved, *gold[1:]]),
+        "one more": f"{p.answer}; 0 0 2 2",
+        "one less": "; ".join(gold[1:]) or None,
+        "three numbers": p.answer.rpartition(" ")[0],
+    }
+    return right, wrong
+
+
 GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
+    "boxes": boxes,
     "choice": choice,
     "clauses": clauses,
     "criteria_verdict": criteria_verdict,

@@ -89,4 +89,5 @@ def test_bad_scenes_are_one_sentence(call, sentence):
 
 
 def test_levels_grow():
-    assert [k["things"] for k in LADDER] == sorted(k["things"] for k in LADDER)
+    assert [k["cells"] for k in LADDER] == sorted(k["cells"] for k in LADDER)
+    assert [k["things"] for k in LADDER[:3]] == sorted(k["things"] for k in LADDER[:3])
