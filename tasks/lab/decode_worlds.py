@@ -444,7 +444,7 @@ def _hops() -> Tongue:
     )
 
 
-def hops() -> Place:
+def linked_questions() -> Place:
     """Three numbers; a fixed table says what to do for the greatest and the least of them. The model has learned to name either,
     to look up two that are shown, and, in 4 of 100 lessons, the whole at once. Wanted: the right entry."""
     return _place(_HOPS)
@@ -487,4 +487,17 @@ _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
 _HOPS, _CRAFTS = _hops(), _crafts()
-WORLDS = (planted, tastes, sentences, guess, judged, planned, hesitant, ramble, witnessed, slots, hops, crafts)
+WORLDS = (
+    planted,
+    tastes,
+    sentences,
+    guess,
+    judged,
+    planned,
+    hesitant,
+    ramble,
+    witnessed,
+    slots,
+    linked_questions,
+    crafts,
+)

@@ -730,11 +730,60 @@ def boxes(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def scores(p: Problem) -> tuple[Forms, Forms]:
+    """Whole scores in their order, parted by blanks or commas."""
+    gold = p.answer.split()
+    other = str(int(gold[0]) - 1 or 2)
+    right: Forms = {"as told": p.answer, "commas": ",".join(gold), "commas and blanks": ", ".join(gold)}
+    wrong: Forms = {
+        "another": " ".join([other, *gold[1:]]),
+        "one more": f"{p.answer} 1",
+        "one less": " ".join(gold[1:]),
+        "out of reach": " ".join(["6", *gold[1:]]),
+        "words": "good",
+    }
+    return right, wrong
+
+
+def segments(p: Problem) -> tuple[Forms, Forms]:
+    """Stretches of frames in the order of time, with or without blanks."""
+    gold = p.answer.split("; ")
+    first, last = gold[0].split("-")
+    right: Forms = {
+        "as told": p.answer,
+        "tight": ";".join(gold),
+        "wide": " ; ".join(g.replace("-", " - ") for g in gold),
+    }
+    wrong: Forms = {
+        "longer": "; ".join([*gold[:-1], f"{gold[-1].split('-')[0]}-{int(gold[-1].split('-')[1]) + 1}"]),
+        "turned around": "; ".join(reversed(gold)) if len(gold) > 1 else None,
+        "one less": "; ".join(gold[1:]) or None,
+        "backwards": f"{last}-{first}" if first != last and len(gold) == 1 else None,
+        "a point": first,
+        "words": "at the start",
+    }
+    return right, wrong
+
+
+def clicks(p: Problem) -> tuple[Forms, Forms]:
+    """Actions in their order; what is left out is missing on the screen."""
+    gold = p.answer.split("; ")
+    right: Forms = {"as told": p.answer, "tight": ";".join(gold)}
+    wrong: Forms = {
+        "one less": "; ".join(gold[:-1]) or None,
+        "nothing": "",
+        "words": "press it",
+        "far too many": "; ".join(gold * 13),
+    }
+    return right, wrong
+
+
 GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
     "boxes": boxes,
     "choice": choice,
     "clauses": clauses,
+    "clicks": clicks,
     "criteria_verdict": criteria_verdict,
     "exact": exact,
     "expression": expression,
@@ -744,14 +793,16 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "layout": layout,
     "literal": literal,
     "moves": moves,
-    "pipeline": pipeline,
-    "rewriting": rewriting,
     "number": number,
     "order": nodes,
     "ordered_list": items,
     "patch": patch,
     "path": nodes,
+    "pipeline": pipeline,
     "python_function": program,
+    "rewriting": rewriting,
+    "scores": scores,
+    "segments": segments,
     "sql": sql,
     "trip_plan": trip_plan,
 }

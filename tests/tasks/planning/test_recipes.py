@@ -26,7 +26,7 @@ def test_file_is_complete(name):
     kinds = slots()
     for stage, knobs in recipe["stages"].items():
         for knob, value in settled(stage, knobs):
-            if kind := kinds[stage].get(knob):
+            if (kind := kinds[stage].get(knob)) and value is not None:
                 for spec in value if isinstance(value, list) else [value]:
                     bind(kind, {"piece": spec} if isinstance(spec, str) else spec)
 
