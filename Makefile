@@ -89,6 +89,9 @@ models: $(STAMP) ## write the tables of docs/your-model.md anew from the cases o
 environments: $(STAMP) ## play the examples of docs/examples/environments.md and write the page anew
 	$(BIN)/python -m docs.generators.environments
 
+media: $(STAMP) ## draw docs/images/media.png anew: what methods on pictures, clips, screens and sprites see
+	$(BIN)/python -m docs.generators.media
+
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m docs.generators.losses
 
