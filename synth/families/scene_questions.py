@@ -1,5 +1,5 @@
 """Questions about coloured shapes, which the environment `look` shows as a picture: how many, which colour, where, left
-of, larger than, and in which boxes.
+of, larger than, and in which boxes. Where `asks` names it, also how warm the picture is: a rating.
 
 The question describes the scene in its first line (synth/scenes/scenes.py) and asks in its last; `look` draws the one
 and tells only the other. Certificate: the answer from the values, against the answer read from the pixels of the drawn
@@ -35,6 +35,7 @@ ASKED = {
     "box": re.compile(r"Which box holds the (\w+ \w+)\?"),
     "shape": re.compile(r"Which shape is (\w+)\?"),
     "boxes": re.compile(r"Which boxes hold the (\w+) shapes\?"),
+    "warm": re.compile(r"How warm is the picture, from 1 \(no (red) or (yellow) shape\) to 9 \(no other shape\)\?"),
 }
 Spec = tuple[int, list[Thing], str]  # side, things, what is asked
 
@@ -101,6 +102,7 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
             "box": f"Which box holds the {a.name}?",
             "shape": f"Which shape is {a.colour}?",
             "boxes": f"Which boxes hold the {a.colour} shapes?",
+            "warm": "How warm is the picture, from 1 (no red or yellow shape) to 9 (no other shape)?",
         }[kind]
         return f"{describe(CELL * cells, placed)}\n{asked}", (CELL * cells, placed, asked)
 
@@ -122,11 +124,19 @@ def pose(spec: Spec) -> dict[str, Any]:
         answer = "yes" if by[of[0]].size > by[of[1]].size else "no"
     elif kind == "shape":
         answer = next(t.shape for t in things if t.colour == of[0])
+    elif kind == "warm":
+        answer, verifier = warmth([t.colour for t in things]), "rating"
     else:
         held = [by[of[0]]] if kind == "box" else [t for t in things if t.colour == of[0]]
         boxes = (" ".join(map(str, t.box)) for t in sorted(held, key=lambda t: (t.y, t.x)))
         answer, verifier = "; ".join(boxes), "boxes"
     return {"prompt": f"{describe(side, things)}\n{asked}", "answer": answer, "verifier": verifier}
+
+
+def warmth(colours: Sequence[str]) -> str:
+    """The rating from 1 to 9 of shapes of these colours: 1 + 8 times the share that is red or yellow, halves upwards."""
+    warm = sum(c in ("red", "yellow") for c in colours)
+    return str(1 + (16 * warm + len(colours)) // (2 * len(colours)))
 
 
 def _kind(asked: str) -> tuple[str, tuple[str, ...]]:
@@ -149,6 +159,8 @@ def solve(question: str) -> str:
         return str(len([t for t in things if t.name.startswith(f"{of[0]} ")]))
     if kind == "boxes":
         return "; ".join(" ".join(str(v) for v in t.box) for t in things if t.name.split()[0] == of[0])
+    if kind == "warm":
+        return warmth([t.name.split()[0] for t in things])
     found = [[t for t in things if name in (t.name, t.shape, t.colour)] for name in of]
     if any(len(some) != 1 for some in found):
         raise Refused(f"not_unique: {', '.join(of)} is shown {[len(some) for some in found]} times")

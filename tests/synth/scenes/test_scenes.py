@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from synth.families.scene_questions import ASKS, LADDER, scattered, scene_questions
+from synth.families.scene_questions import ASKS, LADDER, scattered, scene_questions, warmth
 from synth.scenes import draw, parts
 from synth.scenes.scenes import COLOURS, GROUND, SHAPES, SIZES, Thing, describe, mask, pixels, read, seen
 from synth.types import Problem
@@ -48,7 +48,25 @@ def test_a_picture_is_a_function_of_the_problem_alone():
     assert all("\n" not in parts(p.question)[1] for p in problems)
 
 
-@pytest.mark.parametrize("kind", ASKS)
+@pytest.mark.parametrize(
+    (
+        "colours",
+        "rating",
+    ),  # 1 + 8 x 0, 1 + 8 x 1, 1 + 8 / 3 = 3.67, 1 + 8 x 2 / 3 = 6.33, 1 + 8 / 4 = 3, 1 + 8 x 3 / 16 = 2.5
+    [
+        (["blue"], "1"),
+        (["red", "yellow"], "9"),
+        (["red", "blue", "green"], "4"),
+        (["red", "blue", "yellow"], "6"),
+        (["red", "blue", "green", "blue"], "3"),
+        (["red"] * 3 + ["blue"] * 13, "3"),
+    ],
+)
+def test_how_warm_a_picture_is(colours, rating):
+    assert warmth(colours) == rating
+
+
+@pytest.mark.parametrize("kind", [*ASKS, "warm"])
 def test_each_kind_is_asked_and_its_answers_differ(kind):
     made = [scene_questions(0, "train", i, asks=[kind], levels=[2]) for i in range(40)]
     answers = [p.answer for p in made if isinstance(p, Problem)]
