@@ -73,7 +73,12 @@ def _spot(text: str, side: int, whole: str) -> Spot | None:
 def frames(side: int, tracks: Mapping[str, Track]) -> list[np.ndarray]:
     """The frames [side, side, 3] uint8, in order."""
     n = len(next(iter(tracks.values())))
-    shown = [[Thing(*name.split(), s[2], s[0], s[1]) for name, t in tracks.items() if (s := t[i])] for i in range(n)]
+    shown: list[list[Thing]] = [[] for _ in range(n)]
+    for name, track in tracks.items():
+        colour, shape = name.split()
+        for things, spot in zip(shown, track, strict=True):
+            if spot:
+                things.append(Thing(colour, shape, spot[2], spot[0], spot[1]))
     return [pixels(side, things) for things in shown]
 
 

@@ -113,6 +113,7 @@ FREE = {
 }
 PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of a world, how long they fit
     "heat": {"window": 2, "steps": 4},
+    "family_stages": {"each": 1},
     "key_door": {"size": 5},
     "sprites": {"warm_steps": 40, "hidden": 32},
     "molecules": {"warm_steps": 40, "hidden": 32},

@@ -104,7 +104,7 @@ def _taught(piece: str, knobs: str, digits: int) -> Path:
     rng, optim = np.random.default_rng(1), Optim(warmup=20, steps=STEPS[piece], **kind)
     if way is not None:
         way.begin(model, renderer)
-    learner = Learner(model, optim, **({} if way is None else {"read": way.taught}))
+    learner = Learner(model, optim) if way is None else Learner(model, optim, read=way.taught)
     for _ in range(STEPS[piece]):
         rows = [_row(renderer, rng, digits) for _ in range(BATCH)]
         if way is not None:

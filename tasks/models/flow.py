@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 import tempfile
 from typing import Any
 
@@ -28,7 +29,7 @@ def warm(world: Any) -> Any:
     module, make = NETWORKS[world.network]
     shape = world.shape
     made = {"observation": shape.observation, "actions": shape.actions, "hidden": world.hidden, **getattr(world, "sizes", {})}  # fmt: skip
-    code = [inspect.getsource(module), inspect.getsource(inspect.getmodule(type(world)))]
+    code = [inspect.getsource(module), inspect.getsource(sys.modules[type(world).__module__])]
     key = digest([code, made, dict(world.warm), torch.__version__])
     model = make(**made, seed=seed_for(key, world.network))
     if key not in _KNOWN:

@@ -9,7 +9,7 @@ import copy
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
@@ -292,8 +292,7 @@ def rl(
         else None
     )
     renderer = Renderer(tokenizer)
-    for network in [m for m in (policy, reference) if way is not None and m is not None]:
-        way.begin(network, renderer, stage.input("sft", "model"))
+    _begin(way, (policy, reference), renderer, stage.input("sft", "model"))
     teachers = _taught_by(stage, teacher, tokenizer, dtype, device, sampling.temperature)
     hosts = hosts_of(envs)
     _roles_fit(plays(policies), {p.env: getattr(hosts[p.env], "roles", ()) for p in problems})
@@ -515,7 +514,14 @@ def _each(team: Mapping[str, Any], curve: Curve, played: Mapping[str, str]) -> d
     }
 
 
-def _way(generation: Any, engine: str, needs: Sequence[str], **used: Any) -> Any:
+def _begin(way: Any, networks: Iterable[Any], renderer: Renderer, folder: Any) -> None:
+    """Gives the networks the layers that a way of generation needs, with the weights that the model's folder has for them."""
+    for network in networks:
+        if way is not None and network is not None:
+            way.begin(network, renderer, folder)
+
+
+def _way(generation: Any, engine: str, needs: Iterable[str], **used: Any) -> Any:
     """How the model writes a turn, None for one token after another. Raises UserError beside what reads tokens alone."""
     if generation is None:
         return None

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -92,6 +93,8 @@ class Actor(Protocol):
     def normal(self, out: Tensor, temperature: float, /) -> torch.distributions.Normal: ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
+
+    def parameters(self) -> Iterator[nn.Parameter]: ...
 
 
 def action_stats(model: Actor, batch: Batch, *, temperature: float = 1.0) -> TokenStats:

@@ -62,7 +62,7 @@ def build(prompt: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
 
 def seen(made: np.ndarray) -> np.ndarray:
     """The views [4, 8, 8] of an object, the top row first: front, right, back, left."""
-    front, right = made.any(2)[::-1], made.any(1)[::-1]
+    front, right = np.any(made, axis=2)[::-1], np.any(made, axis=1)[::-1]
     return np.stack([front, right, front[:, ::-1], right[:, ::-1]])
 
 

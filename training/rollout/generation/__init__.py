@@ -98,7 +98,7 @@ def own_layers(model: nn.Module, name: str, layers: nn.Module, folder: Path | No
         layers.load_state_dict(held)
     weight: Any = next(model.parameters())
     model.add_module(name, layers.to(weight.device, weight.dtype))
-    model.own_layers = (*getattr(model, "own_layers", ()), name)
+    model.own_layers = (*getattr(model, "own_layers", ()), name)  # type: ignore[assignment]
     return model
 
 
