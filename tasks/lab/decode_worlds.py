@@ -287,7 +287,7 @@ def _judged() -> Tongue:
     )
 
 
-def judged() -> Place:
+def judged_results() -> Place:
     """Five results behind some working: the right one in 34 draws of a hundred, one wrong one in 36; a judge who, of two
     answers of which one is right, prefers the right one four times in five. Wanted: the right one."""
     return _place(_JUDGED)
@@ -492,7 +492,7 @@ WORLDS = (
     tastes,
     sentences,
     guess,
-    judged,
+    judged_results,
     planned,
     hesitant,
     ramble,

@@ -5,6 +5,7 @@ import copy
 import json
 import re
 import threading
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -304,6 +305,17 @@ def test_a_corrupted_context_changes_what_the_policy_expects_and_nothing_else(pl
 
 # --- worlds, protocols, evidence
 # -------------------------------------------------------------------------------------------------------
+
+
+def test_no_two_worlds_have_one_name():
+    """The second would hide the first: its protocols would be run in another world without a word."""
+    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, registry, starts
+
+    named = [registry.places(), starts.NAMES, arena.WORLDS, episodes.WORLDS, clip_worlds.WORLDS, picture_worlds.TASKS]
+    again = {name for name, n in Counter(name for names in named for name in names).items() if n > 1}
+    made = [f.__name__ for module in vars(registry).values() for f in getattr(module, "WORLDS", ())]
+    again |= {name for name, n in Counter(made).items() if n > 1}
+    assert not again, f"worlds of one name: {sorted(again)}"
 
 
 def test_every_protocol_resolves_and_names_what_its_world_measures():
