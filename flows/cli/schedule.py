@@ -108,8 +108,8 @@ def status(args: argparse.Namespace) -> int:
     from tasks.schedule import deployments, server
 
     root = inside()
+    url = server.connect(root)  # where none runs it says what is wrong with git, once
     dvc.warn_of_index(root)
-    url = server.connect(root)
     with server.client() as api:
         print(f"Prefect: {server.link(root, url)}\n")
         rows = [["deployment", "schedule", "next run"]]

@@ -1,6 +1,7 @@
 """prefect.yaml is checked before it is deployed: a mistake is a sentence now, not a schedule that never fires."""
 
 import shutil
+import subprocess
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -121,6 +122,11 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
 
 def test_no_server(tmp_path, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    with pytest.raises(UserError, match="has no commit yet: `git init && git add -A && git commit -m start`"):
+        server.connect(tmp_path)  # what `espalier schedule` would say next comes first
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run([*git, "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "start"], cwd=tmp_path, check=True)
     with pytest.raises(UserError, match="no Prefect server runs .*: `espalier schedule` starts one"):
         server.connect(tmp_path)
     # A note of a server that has died is no server.

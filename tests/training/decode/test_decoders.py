@@ -52,8 +52,11 @@ def asks(*lengths, budget=0, max_tokens=12):
     ]
 
 
+KNOBS = {"rule_guard": {"ask": ""}}  # the model here reads ids alone, and cannot be asked in words
+
+
 def bound(name):
-    piece = bind("decode", {"piece": name})
+    piece = bind("decode", {"piece": name, **KNOBS.get(name, {})})
     return partial(piece, fitted=piece.fit(engine(), pairs()) if piece.fit else None)
 
 

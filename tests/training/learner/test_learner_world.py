@@ -12,10 +12,11 @@ from training.learner.profile import MEASURED
 from training.learner.world import ONE, join
 from training.learner.follow import CRITIC, Followed, Following, send
 
-# Float32 sums in another order. Metrics: relative; weights: absolute, after four steps of a rate of 1e-3. In bfloat16 a
+# Float32 sums in another order. Metrics: relative; weights: absolute, after four steps of a rate of 1e-3 (1.2e-5 was
+# seen on an Intel processor, and at most 1e-5 on AMD's: products of other shapes round otherwise, and AdamW divides by small moments). In bfloat16 a
 # rounding more is seen at once, between two splits of one process as well.
 ALLOWED = {"bfloat16": (1e-3, 5e-3)}
-METRICS, WEIGHTS, WRONG = 5e-6, 1e-5, 1e-3
+METRICS, WEIGHTS, WRONG = 5e-6, 2e-5, 1e-3
 OF_PARTS = ("ess", "ratio_p")  # measured micro-batch by micro-batch: they know how a step was cut
 
 
