@@ -12,11 +12,12 @@ from training.learner.profile import MEASURED
 from training.learner.world import ONE, join
 from training.learner.follow import CRITIC, Followed, Following, send
 
-# Float32 sums in another order. Metrics: relative; weights: absolute, after four steps of a rate of 1e-3 (1.2e-5 was
-# seen on an Intel processor, and at most 1e-5 on AMD's: products of other shapes round otherwise, and AdamW divides by small moments). In bfloat16 a
+# Float32 sums in another order. Metrics: relative; weights: absolute, after four steps of a rate of 1e-3. In bfloat16 a
 # rounding more is seen at once, between two splits of one process as well.
 ALLOWED = {"bfloat16": (1e-3, 5e-3)}
-METRICS, WEIGHTS, WRONG = 5e-6, 2e-5, 1e-3
+METRICS, WEIGHTS, WRONG = 5e-6, 1e-5, 1e-3
+# Of four processes of which some have nothing to compute: 1.2e-5 was seen on an Intel processor.
+ALLOWED_OF_FOUR = {"few": 2e-5}
 OF_PARTS = ("ess", "ratio_p")  # measured micro-batch by micro-batch: they know how a step was cut
 
 
@@ -56,7 +57,7 @@ def test_four_processes_learn_what_one_learns_where_some_have_nothing_to_compute
     assert not [x for x in four if isinstance(x, str) or x is None], four
     for kind in ("dpo", "few"):
         metrics, weights = apart(_some(ONE)[kind], four[0][kind])
-        assert metrics <= METRICS and weights <= WEIGHTS, (kind, metrics, weights)
+        assert metrics <= METRICS and weights <= ALLOWED_OF_FOUR.get(kind, WEIGHTS), (kind, metrics, weights)
 
 
 def _some(world):
