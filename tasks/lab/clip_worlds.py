@@ -22,13 +22,12 @@ from typing import Any
 
 from synth.families.clip_questions import clip_questions
 from synth.families.screen_tasks import screen_tasks
-from synth.scenes import draw
 from synth.scenes.clips import read
-from synth.types import Message, Problem, Split, digest, seed_for
+from synth.types import Message, Problem, digest, seed_for
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
-from tasks.core.paths import project
 from tasks.lab.arena import World
+from tasks.lab.picture_worlds import TOOLS, kept, made, said
 from tasks.lab.starts import Size, Start, Talk, Task, taught
 from training.env import Env
 from training.env.frames import frames
@@ -36,24 +35,13 @@ from training.env.look import look
 from training.env.point import point
 from training.env.rewatch import rewatch
 from training.learner.learner import Optim
-from training.model.model import load_model, new_vision_model, save_model, train_tokenizer
+from training.model.model import new_vision_model, train_tokenizer
 from training.model.render import Renderer
 
-TOOLS = {"draw": draw}
 TRAIN, HELD = 256, 48  # number of problems for training and for measuring
 PICTURE = {"picture": 32, "patch": 8, "vision_hidden": 64, "vision_layers": 1}
 TOKENS = (PICTURE["picture"] // PICTURE["patch"] // 2) ** 2  # of a picture
 Says = Callable[[Problem, int, str, Random], str]  # problem, turn from 0, what was heard last -> a turn
-
-
-def made(family: Callable[..., Any], split: Split, n: int, *, seed: int = 0, **knobs: Any) -> list[Problem]:
-    """The first n different problems of a split."""
-    by_id: dict[str, Problem] = {}
-    for index in range(4 * n):
-        problem = family(seed, split, index, **knobs)
-        if isinstance(problem, Problem) and len(by_id) < n:
-            by_id.setdefault(problem.id, problem)
-    return list(by_id.values())
 
 
 def talk(env: Env, problem: Problem, says: Says, rng: Random) -> Talk:
@@ -67,10 +55,6 @@ def talk(env: Env, problem: Problem, says: Says, rng: Random) -> Talk:
         out += [] if over else told
         turn += 1
     return tuple(out)
-
-
-def said(text: str) -> str:
-    return f"<answer>{text}</answer>"
 
 
 def _task(size: Size, env: Env, says: Says, family: Callable[..., Any], name: str, **knobs: Any) -> Task:
@@ -208,14 +192,7 @@ def seeing(name: str) -> Start:
     size = SIZES[name]
     task = WORLDS[name](size)
     known = digest(asdict(size), PICTURE, [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown])[:12]
-    folder = project() / ".espalier" / "starts" / f"{name}-{known}"
-    if folder.exists():
-        model, tokenizer = load_model(folder)
-    else:
-        model, tokenizer = _trained(name, size, task.shown)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        save_model(model, tokenizer, folder)
-        model, tokenizer = load_model(folder)
+    model, tokenizer = kept(f"{name}-{known}", lambda: _trained(name, size, task.shown))
     return Start(
         world=World(tuple(task.train), ()),
         base=model,

@@ -90,19 +90,26 @@ def _told(p: Problem) -> Talk:
     return talk(look(), asked, shown.partition(": ")[2])
 
 
+def kept(name: str, trained: Callable[[], tuple[nn.Module, Any]]) -> tuple[nn.Module, Any]:
+    """A policy and its tokenizer as the project keeps them under a name, trained if it has none yet."""
+    folder = project() / ".espalier" / "starts" / name
+    if not folder.exists():
+        model, tokenizer = trained()
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        save_model(model, tokenizer, folder)
+    return load_model(folder)
+
+
 @lru_cache
 def seeing() -> tuple[nn.Module, Any]:
     """The shared policy and its tokenizer."""
     shown = _drawn(BASE.demonstrations)
+    known = digest(asdict(BASE), PICTURE, WORDS, [p.id for p in shown])[:12]
+    return kept(f"seeing-{known}", lambda: _trained(shown))
+
+
+def _trained(shown: Sequence[Problem]) -> tuple[nn.Module, Any]:
     talks = [_told(p) if i % 2 else talk(look(), p, said(p.answer)) for i, p in enumerate(shown)]
-    folder = (
-        project()
-        / ".espalier"
-        / "starts"
-        / f"seeing-{digest(asdict(BASE), PICTURE, WORDS, [p.id for p in shown])[:12]}"
-    )
-    if folder.exists():
-        return load_model(folder)
     tokenizer = train_tokenizer([*(m.content for t in talks for m in t), WORDS * 20], vocab_size=BASE.vocabulary)
     tokenizer.picture_tokens = (PICTURE["picture"] // PICTURE["patch"] // PICTURE["scale"]) ** 2
     model = new_vision_model(
@@ -117,9 +124,7 @@ def seeing() -> tuple[nn.Module, Any]:
     )
     optim = Optim(kind="muon", lr=BASE.lr, matrix_lr=0.03, warmup=20, steps=BASE.steps, weight_decay=0.0)
     taught(model, Renderer(tokenizer), talks, optim, steps=BASE.steps, seed=seed_for(0, "starts", "seeing", "order"))
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    save_model(model, tokenizer, folder)
-    return load_model(folder)
+    return model, tokenizer
 
 
 # --- the tasks ---------------------------------------------------------------------------------------------------------
