@@ -13,7 +13,7 @@ ARROWS = {  # package -> what it may import of ours
     "flows": ("flows", "tasks"),
     "tasks": ("tasks", "synth", "training"),
     "synth": ("synth",),
-    "training": ("training", "synth.types", "synth.verify"),
+    "training": ("training", "synth.types", "synth.verify", "synth.pictures"),
 }
 ALONE = {  # who alone may import it
     "mlflow": {
@@ -39,7 +39,7 @@ FLOORS = {
     "training": ("media", "types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
     "synth": (
         "types quantities sandbox",
-        "external scenes",
+        "external scenes pictures",
         "verify knowledge",
         "families preferences",
         "questions selfplay testsets",

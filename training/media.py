@@ -1,26 +1,23 @@
-"""Pictures: their names, the ids that stand for them in rows, and their pixels, each held once.
+"""Pictures in rows: the ids that stand for them.
 
 The name of a picture is the hash of its content. In a row it is a number of tokens whose ids are negative and made of
 the name, so that a row says by itself what it shows: two rows with different pictures differ wherever ids are compared
 (shared prefixes, the cache of prompts, a table of rollouts). Pixels stay out of rows, batches and tables of rollouts: a
-process holds each picture once, in `HELD`, and a vision-language model reads it there (training/model/vision.py). What
+process holds each picture once, in `HELD` (synth/pictures.py), and a vision-language model reads it there (training/model/vision.py). What
 an environment draws while it plays (a crop, a screen after a click) is added in the same way.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from synth.types import picture_name
+from synth.pictures import HELD, Pictures, name_of, picture_key
+
+__all__ = ["HELD", "PLACES", "Pictures", "Shown", "name_of", "picture_ids", "picture_key", "shown_in"]
 
 PLACES = 1 << 12  # tokens that a picture may have
-
-
-def picture_key(name: str) -> int:
-    """What ids hold of a picture's name, the hash of its content in hexadecimal: the first 50 bits."""
-    return int(name[:13], 16) >> 2
 
 
 def picture_ids(name: str, tokens: int) -> np.ndarray:
@@ -47,51 +44,3 @@ def shown_in(ids: np.ndarray) -> tuple[Shown, ...]:
     begins = np.flatnonzero(place == 0)
     counts = np.diff(np.append(begins, len(at)))
     return tuple(Shown(int(key[i]), int(at[i]), int(n)) for i, n in zip(begins, counts, strict=True))
-
-
-def name_of(pixels: np.ndarray) -> str:
-    """The name of a picture [H, W, 3] uint8 (`synth.types.picture_name`). Raises ValueError for another shape or
-    type."""
-    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
-        raise ValueError(
-            f"a picture of shape {tuple(pixels.shape)} and type {pixels.dtype}: it must be [height, width, 3] of uint8 "
-            "(convert it to RGB)"
-        )
-    return picture_name(pixels.shape[0], pixels.shape[1], np.ascontiguousarray(pixels).tobytes())
-
-
-@dataclass
-class Pictures:
-    """Pixels by the key in ids, each picture once: uint8 [H, W, 3], read-only."""
-
-    held: dict[int, np.ndarray] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def add(self, pixels: np.ndarray) -> str:
-        """Keep a picture; returns its name. Raises ValueError for two pictures of the same key."""
-        name = name_of(pixels)
-        key = picture_key(name)
-        if self.names.setdefault(key, name) != name:
-            raise ValueError(f"two pictures share the first 50 bits of their names, {name[:13]}: leave one out")
-        if key not in self.held:
-            self.held[key] = np.array(pixels, order="C")
-            self.held[key].flags.writeable = False
-        return name
-
-    def of(self, name: str) -> np.ndarray:
-        """The pixels of the picture of this name. Raises LookupError if it is not held."""
-        return self[picture_key(name)]
-
-    def __getitem__(self, key: int) -> np.ndarray:
-        if key not in self.held:
-            raise LookupError(
-                f"a row shows the picture {key:x}, and this process holds {len(self)} others: load the pictures that belong to "
-                "the problems (HELD.add of training/media.py)"
-            )
-        return self.held[key]
-
-
-HELD = Pictures()

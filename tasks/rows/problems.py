@@ -3,7 +3,9 @@
 Further keys of an entry: `layout` (plain unless said) and its options: `question` and `answer` name the columns,
 `verifier` and `env` stand for all rows that name none of their own, `ask` is what is added to each question. `name` is
 the family under which the problems are measured (the name of the file), `check: false` keeps rows whose own answer does
-not score 1. A verifier or an environment of the user's own lies in `pieces/verifier` or `pieces/env`.
+not score 1. A verifier or an environment of the user's own lies in `pieces/verifier` or `pieces/env`. The field `images`
+of a row holds the pictures that its last question shows (tasks/rows/pictures.py), each at an `<image>` of the text; a
+text without one shows them first.
 """
 
 from __future__ import annotations
@@ -14,13 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from synth.types import Problem, Quarantined, Scored, seed_for
+from synth.types import Message, Problem, Quarantined, Scored, seed_for
 from synth.verify import verify
 from tasks.core.errors import UserError, nearest
-from tasks.rows import read
+from tasks.rows import pictures, read
 from tasks.planning import pieces
 from tasks.runtime.stage import Stage
+from synth.pictures import HELD
 
+PLACE = "<image>"  # in a message with pictures (training/model/render.py)
 KEYS = {"layout", "check", "name"}
 
 
@@ -43,6 +47,8 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
         family = str(more.get("name") or Path(entry.name).stem).replace(",", "_")
         knobs["name"] = family
         share = entry.weight / max(weights)
+        full = stage.root / entry.path
+        folder = full if full.is_dir() else full.parent if full.is_file() else None
         for index, item in enumerate(rows):
             if isinstance(item, Quarantined):
                 yield item
@@ -51,13 +57,13 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
             try:
                 if not isinstance(row, Mapping):
                     raise ValueError(f"not_an_object: {row!r:.200}")
-                problem = layout(row, index, **knobs)
+                problem = _shown(layout(row, index, **knobs), row.get("images"), folder)
                 _fits(problem, known, bool(more.get("check", True)))
             except ValueError as e:
                 reason, _, evidence = str(e).partition(":")
                 yield Quarantined(id=place, stage=stage.name, reason=reason, evidence=evidence.strip())
                 continue
-            question = str(problem.lineage.get("question", problem.question))
+            question = read.asked_by(problem)
             split = read.split_for(entry, row, question)
             if split == "train" and seed_for(stage.seed, "weight", problem.id) / 2**63 >= share:
                 why = (
@@ -69,6 +75,33 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
             yield place, replace(problem, family=family, lineage=lineage, split=split)
 
     return read.read(stage, files, make, Problem, more=KEYS | _options(known["layout"]), protect=protect)
+
+
+def _shown(problem: Problem, images: Any, folder: Path | None) -> Problem:
+    """The problem with its pictures, which this process then holds. Raises ValueError for one that cannot be shown."""
+    if images is None or (isinstance(images, list | tuple) and not images):
+        if images is not None and PLACE in problem.question:
+            raise ValueError(f"pictures: the row has none, and its text {problem.question.count(PLACE)} places {PLACE}")
+        return problem
+    names = tuple(
+        HELD.add(pictures.decoded(one, folder)) for one in (images if isinstance(images, list | tuple) else [images])
+    )
+    at = max(i for i, m in enumerate(problem.prompt) if m.role == "user")
+    text = problem.prompt[at].content
+    if PLACE not in text:
+        text = PLACE * len(names) + text
+    if text.count(PLACE) != len(names):
+        raise ValueError(f"pictures: the row has {len(names)} and its text {text.count(PLACE)} places {PLACE}")
+    shows = Message(role="user", content=text, media=names)
+    made = Problem.make(
+        prompt=(*problem.prompt[:at], shows, *problem.prompt[at + 1 :]),
+        answer=problem.answer,
+        verifier=problem.verifier,
+        args=problem.args,
+        family=problem.family,
+        split=problem.split,
+    )
+    return replace(problem, id=made.id, prompt=made.prompt)
 
 
 def _options(layouts: Mapping[str, Path]) -> set[str]:

@@ -223,10 +223,17 @@ def _apart(stage: Stage, result: ReadRows) -> ReadRows:
 
 
 def asked_by(one: Any) -> str:
-    """The question of a row; for a problem, without the instructions added to it."""
+    """The question of a row, with the names of the pictures that it is about; for a problem, without the instructions
+    added to it."""
     if isinstance(one, Problem):
-        return str(one.lineage.get("question", one.question))
-    return question(getattr(one, "messages", None) or one.prompt)
+        return with_pictures(str(one.lineage.get("question", one.question)), one.prompt)
+    messages = getattr(one, "messages", None) or one.prompt
+    return with_pictures(question(messages), messages)
+
+
+def with_pictures(text: str, messages: Sequence[Message]) -> str:
+    """A text and the names of the pictures of messages: the same question about another picture is another one."""
+    return " ".join([text, *(name for m in messages for name in m.media)])
 
 
 def _count(result: ReadRows, entry: Entry, n: int, kept: Mapping[str, int], bad: Sequence[Quarantined]) -> None:
@@ -275,7 +282,7 @@ def _held_out(stage: Stage) -> dict[str, str]:
         if listed and path.exists():
             for p in tables.read(stage.input(name, "problems.parquet"), Problem):
                 if p.split == "test":
-                    out[root_of(str(p.lineage.get("question", p.question)))] = f"artifacts/{name} {p.id}"
+                    out[root_of(asked_by(p))] = f"artifacts/{name} {p.id}"
     return out
 
 
@@ -284,7 +291,7 @@ def _leaks(one: Any, tested: Mapping[str, str], guard: Protected | None) -> str:
     messages = getattr(one, "messages", None) or one.prompt
     texts = [m.content for m in messages if m.role != "system"]
     for text in texts:
-        if where := tested.get(root_of(text)):
+        if where := tested.get(root_of(with_pictures(text, messages))):
             return f"{text[:120]!r} is asked in the evaluation: {where}"
     if guard:
         for text in (*texts, *(getattr(one, side, "") for side in ("chosen", "rejected"))):

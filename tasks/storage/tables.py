@@ -21,6 +21,7 @@ import pyarrow.parquet
 
 from synth.types import Quarantined, from_row, to_row
 from tasks.core.errors import UserError
+from tasks.storage import pictures
 
 T = TypeVar("T")
 Schema = pa.DataFrameSchema
@@ -190,13 +191,15 @@ def arrow_schema(cls: type) -> pyarrow.Schema:
 
 
 def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
-    """Writes `values`, all of type `cls`, and returns their number. Raises ValueError if one breaks the schema, which
-    is a bug of the stage that made it."""
+    """Writes `values`, all of type `cls`, and returns their number; the pictures that they show beside them. Raises
+    ValueError if one breaks the schema, which is a bug of the stage that made it."""
+    values = list(values)
     rows = [to_row(v) for v in values]
     table = pyarrow.Table.from_pylist(rows, schema=arrow_schema(cls))
     _sound(table, cls, path, "was about to be written")
     path.parent.mkdir(parents=True, exist_ok=True)
     pyarrow.parquet.write_table(table, path, compression="zstd")
+    pictures.write(path, pictures.shown_by(values))
     return len(rows)
 
 
@@ -213,17 +216,19 @@ def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
 
 
 def read(path: Path, cls: type[T]) -> list[T]:
-    """The values of a file written by `write`. Raises UserError if the file is missing, unreadable, of another version,
-    or breaks the schema."""
+    """The values of a file written by `write`; this process then holds the pictures that they show (training.media.HELD).
+    Raises UserError if the file is missing, unreadable, of another version, or breaks the schema."""
     table = raw(path)
     _sound(table, cls, path, "was read")
     rows = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist()]
     try:
-        return [from_row(cls, row) for row in rows]
+        values = [from_row(cls, row) for row in rows]
     except (ValueError, TypeError, KeyError) as e:
         raise UserError(
             f"{path}: {e}: it is damaged or of another version; re-run the stage that writes it (`dvc repro`)"
         ) from None
+    pictures.load(path, pictures.shown_by(values))
+    return values
 
 
 def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:

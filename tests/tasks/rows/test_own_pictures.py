@@ -1,0 +1,154 @@
+"""Pictures of the user's own: from files to problems, the table beside them, and the stage `rl`."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from synth.types import Problem, Quarantined
+from tasks.core.errors import UserError
+from tasks.rows.pictures import decoded
+from tasks.runtime.stage import Stage
+from tasks.stages.problems import problems
+from tasks.storage import pictures, tables
+from training.media import HELD, Pictures, name_of
+
+
+def png(pixels, mode="RGB", **more):
+    file = io.BytesIO()
+    Image.fromarray(pixels).convert(mode).save(file, "png", **more)
+    return file.getvalue()
+
+
+def scene(seed, size=16):
+    return np.random.default_rng(seed).integers(1, 256, (size, size, 3), dtype=np.uint8)
+
+
+def run(root, rows, **more):
+    (root / "data").mkdir(exist_ok=True)
+    (root / "data/asked.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    stage = Stage("problems", plan={"params": {}, "seed": 7}, root=root)
+    with stage.running():
+        problems(stage, files=[{"path": "data/asked.jsonl", **more}])
+    return root / "artifacts/problems"
+
+
+def pictures_of(root, n):
+    (root / "data").mkdir(exist_ok=True)
+    for i in range(n):
+        (root / f"data/{i}.png").write_bytes(png(scene(i)))
+
+
+def test_a_table_carries_the_pictures_of_its_rows_once(tmp_path, monkeypatch):
+    pictures_of(tmp_path, 30)
+    rows = [{"question": "How many?", "answer": i % 4, "images": f"{i}.png"} for i in range(30)]
+    again = {"question": "<image>Which of <image> is red?", "answer": "left", "images": ["0.png", "1.png"]}
+    table = run(tmp_path, [*rows, again]) / "problems.parquet"
+    assert tables.raw(pictures.beside(table)).num_rows == 30
+    monkeypatch.setattr("training.media.HELD.held", {})
+    monkeypatch.setattr("training.media.HELD.names", {})
+    made = tables.read(table, Problem)
+    assert len(made) == 31 and len({p.id for p in made}) == 31 and {p.split for p in made} >= {"train", "test"}
+    for i, p in enumerate(made[:30]):
+        assert p.question.startswith("<image>How many?")
+        np.testing.assert_array_equal(HELD.of(p.prompt[0].media[0]), scene(i))
+    assert made[30].prompt[0].media == (name_of(scene(0)), name_of(scene(1)))
+
+
+def test_the_same_question_about_the_same_picture_is_never_in_two_splits(tmp_path):
+    pictures_of(tmp_path, 2)
+    asked = {"question": "How many?", "answer": 1}
+    rows = [
+        {**asked, "images": "0.png", "split": "test"},
+        {**asked, "images": "0.png", "answer": 2, "split": "train"},  # the same picture
+        {**asked, "images": "1.png", "split": "train"},
+    ]
+    folder = run(tmp_path, rows)
+    assert [p.lineage["place"] for p in tables.read(folder / "problems.parquet", Problem)] == [
+        "asked.jsonl line 1",
+        "asked.jsonl line 3",
+    ]
+
+
+BAD = {
+    "empty.png": (b"", "bad_picture"),
+    "cut.png": (png(scene(1, 64))[:2000], "bad_picture"),
+    "text.png": (b"no picture", "bad_picture"),
+    "black.png": (png(np.zeros((8, 8, 3), np.uint8)), "blank_picture"),
+    "deep.png": (png(np.full((8, 8), 7, np.int32), "I;16"), "picture_mode"),
+    "no.png": (None, "missing_picture"),
+    "../up.png": (None, "picture_elsewhere"),
+}
+
+
+def test_a_bad_picture_is_quarantined_with_its_reason(tmp_path):
+    pictures_of(tmp_path, 1)
+    for name, (content, _) in BAD.items():
+        if content is not None:
+            (tmp_path / "data" / name).write_bytes(content)
+    ask = {"question": "How many?", "answer": "1"}
+    rows = [{**ask, "images": name} for name in BAD] + [{**ask, "images": ["0.png"]}]
+    rows += [{**ask, "question": "<image> or <image>?", "images": "0.png"}, {**ask, "images": 3}]
+    rows += [{**ask, "question": "<image>Which way does it move?", "images": []}]  # a clip without frames
+    folder = run(tmp_path, rows)
+    assert len(tables.read(folder / "problems.parquet", Problem)) == 1
+    found = tables.read(folder / "quarantine.parquet", Quarantined)
+    assert [q.reason for q in found] == [reason for _, reason in BAD.values()] + ["pictures", "bad_picture", "pictures"]
+    assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, found, strict=False))
+
+
+@pytest.mark.filterwarnings("ignore")  # of Pillow, about what it can still read
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_file_is_a_picture_or_a_reason(seed):
+    """Any byte of a PNG, GIF or JPEG may be another one."""
+    rng = np.random.default_rng(seed)
+    for kind in ("png", "gif", "jpeg", "bmp", "tiff"):
+        file = io.BytesIO()
+        Image.fromarray(scene(seed)).save(file, kind)
+        for _ in range(60):
+            data = bytearray(file.getvalue())
+            for at in rng.integers(0, min(len(data), 120), 3):
+                data[at] = rng.integers(0, 256)
+            try:
+                assert decoded({"bytes": bytes(data)}, None).shape[2] == 3
+            except ValueError as e:
+                assert str(e).partition(":")[0] in ("bad_picture", "large_picture", "picture_mode", "several_frames")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "CMYK"])
+def test_other_modes_and_sizes_become_rgb(mode):
+    file = io.BytesIO()
+    Image.fromarray(scene(1)[:, :9]).convert(mode).save(file, "tiff")
+    assert decoded({"bytes": file.getvalue()}, None).shape == (16, 9, 3)
+
+
+def test_what_is_transparent_is_white_and_exif_turns():
+    clear = np.dstack([np.zeros((4, 6, 3), np.uint8), np.zeros((4, 6), np.uint8)])
+    assert (decoded(Image.fromarray(clear), None) == 255).all()
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a quarter turn clockwise
+    np.testing.assert_array_equal(
+        decoded({"bytes": png(scene(2)[:, :5], exif=exif)}, None), np.rot90(scene(2)[:, :5], -1)
+    )
+
+
+def test_pictures_that_are_not_those_of_the_table_are_one_sentence(tmp_path):
+    pictures_of(tmp_path, 2)
+    table = run(tmp_path, [{"question": "How many?", "answer": 1, "images": f"{i}.png"} for i in range(2)])
+    table, file = table / "problems.parquet", pictures.beside(table / "problems.parquet")
+    whole = file.read_bytes()
+    pictures.write(table, [name_of(scene(0))])
+    with pytest.raises(UserError, match="lacks the picture"):
+        tables.read(table, Problem)
+    file.write_bytes(whole[:-40])
+    with pytest.raises(UserError, match="cannot be read"):
+        tables.read(table, Problem)
+    other = Pictures({int(name_of(scene(1))[:13], 16) >> 2: scene(0)})
+    pictures.write(table, [name_of(scene(1))], other)
+    with pytest.raises(UserError, match="not those of its name"):
+        tables.read(table, Problem)
+    file.unlink()
+    with pytest.raises(UserError, match="is not beside it"):
+        tables.read(table, Problem)
