@@ -95,6 +95,15 @@ def parsed(pattern: re.Pattern[str], question: str) -> re.Match[str]:
     return match
 
 
+def kind_of(asked: str, kinds: Mapping[str, re.Pattern[str]], about: str) -> tuple[str, tuple[str, ...]]:
+    """The kind of a question and the names in it: the first of `kinds` whose pattern is the whole text. Raises Refused for
+    another text, which asks nothing `about` the thing shown."""
+    for kind, pattern in kinds.items():
+        if match := pattern.fullmatch(asked):
+            return kind, match.groups()
+    raise Refused(f"roundtrip: {asked!r} asks nothing about {about}")
+
+
 def item(
     seed: int,
     split: Split,
@@ -108,8 +117,9 @@ def item(
     pose: Callable[[T], Mapping[str, Any]],
     solve: Callable[[str], str],
     agree: Callable[[Problem, str], bool] | None = None,
+    env: str = "single",
 ) -> Problem | Quarantined:
-    """Problem `index` of a split, drawn, posed and certified (see the docstring of this file).
+    """Problem `index` of a split, drawn, posed and certified (see the docstring of this file), to be played in `env`.
 
     The numbers among a level's knobs are the axes of `difficulty`. agree: compares the two answers if the verifier is
     too slow to run for every item; by default the verifier.
@@ -136,6 +146,7 @@ def item(
         },
         solution=f"{working}{' ' if working else ''}{OPEN}{posed['answer']}{CLOSE}",
         lineage={"certificate": list(certificate)},
+        env=env,
         **posed,
     )
     reason = refuted(problem, solve, agree)

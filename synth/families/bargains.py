@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -28,7 +27,7 @@ def bargains(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the profit. `levels` are the levels to draw from; env "bargain" has it
     played in turns (training/env/bargain.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -39,8 +38,8 @@ def bargains(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, raises: int, size: int) -> tuple[str, tuple[int, int, int, int]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,7 +25,7 @@ def chained_requests(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the last result. `levels` are the levels to draw from; env "progress"
     has it played in turns (training/env/progress.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -37,8 +36,8 @@ def chained_requests(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, requests: int) -> tuple[str, list[tuple]]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item
+from synth.families._sample import Refused, item, kind_of
 from synth.scenes import parts
 from synth.scenes.clips import Spot, Track, describe, direction, draw as frames_of, jumps, runs, tracks_seen
 from synth.scenes.scenes import COLOURS, SHAPES, SIZES
@@ -52,7 +51,7 @@ def clip_questions(
     def drawn(rng: Random, *, frames: int) -> tuple[str, Spec]:
         return draw(rng, frames=frames, asks=asks)
 
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -63,8 +62,8 @@ def clip_questions(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, frames: int, asks: Sequence[str] = ASKS) -> tuple[str, Spec]:
@@ -167,22 +166,14 @@ VERIFIERS = {"when": "segments", "rate": "scores"}
 
 def pose(spec: Spec) -> dict[str, Any]:
     tracks, asked, answer = spec
-    verifier = VERIFIERS.get(_kind(asked)[0], "exact")
+    verifier = VERIFIERS.get(kind_of(asked, ASKED, "a clip")[0], "exact")
     return {"prompt": f"{describe(SIDE, tracks)}\n{asked}", "answer": answer, "verifier": verifier}
-
-
-def _kind(asked: str) -> tuple[str, tuple[str, ...]]:
-    """The kind of a question and the names in it. Raises Refused for another text."""
-    for kind, pattern in ASKED.items():
-        if match := pattern.fullmatch(asked):
-            return kind, match.groups()
-    raise Refused(f"roundtrip: {asked!r} asks nothing about a clip")
 
 
 def solve(question: str) -> str:
     """From the pixels of the frames alone."""
     shown, asked = parts(question)
-    kind, of = _kind(asked)
+    kind, of = kind_of(asked, ASKED, "a clip")
     try:
         tracks = tracks_seen(frames_of(shown))
     except ValueError as e:

@@ -54,13 +54,14 @@ def errands(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
     if not isinstance(problem, Problem) or env != "corridor":
-        return replace(problem, env=env) if isinstance(problem, Problem) else problem
+        return problem
     cells, you, partner, listed, said = parsed(TEXT, problem.question).groups()
     rule = next(name for name, words in SAID.items() if words == said)
     turns = shortest(int(cells), (int(you), int(partner), tuple(int(x) for x in listed.split())), rule)
-    return replace(problem, env=env, lineage={**problem.lineage, "demonstration": turns})
+    return replace(problem, lineage={**problem.lineage, "demonstration": turns})
 
 
 def draw(rng: Random, *, cells: int, parcels: int, rules: Sequence[str] = RULES) -> tuple[str, Spec]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -27,7 +26,7 @@ def hidden_needs(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the need. `levels` are the levels to draw from; env "user" has it played
     in turns (training/env/user.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -38,8 +37,8 @@ def hidden_needs(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, needs: int, signs: int) -> tuple[str, tuple]:

@@ -37,7 +37,7 @@ def home_moments(
     def drawn(rng: Random, *, kinds: int, memories: int) -> tuple[str, Moment]:
         return draw(rng, kinds=kinds, memories=memories, silence=silence)
 
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -48,8 +48,8 @@ def home_moments(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, kinds: int, memories: int, silence: float = 0.15) -> tuple[str, Moment]:

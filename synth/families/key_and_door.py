@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -29,7 +28,7 @@ def key_and_door(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the moves. `levels` are the levels to draw from; env "walk" has it
     played in turns (training/env/walk.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -40,8 +39,8 @@ def key_and_door(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, size: int, walls: int) -> tuple[str, tuple[list[str], str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -28,7 +27,7 @@ def nim_heaps(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: a move. `levels` are the levels to draw from; env "game" has it played
     in turns (training/env/game.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -39,8 +38,8 @@ def nim_heaps(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, heaps: int, size: int) -> tuple[str, list[int]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from fractions import Fraction
 from random import Random
 from typing import Any
@@ -29,7 +28,7 @@ def persuasion(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the chance. `levels` are the levels to draw from; env "persuade" has it
     played in turns (training/env/persuade.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -40,8 +39,8 @@ def persuasion(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, size: int) -> tuple[str, tuple[int, int, int, int]]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item
+from synth.families._sample import Refused, item, kind_of
 from synth.scenes import parts
 from synth.scenes.scenes import CELL, COLOURS, SHAPES, SIZES, Thing, describe, pixels, read, seen
 from synth.types import Problem, Quarantined, Split
@@ -59,7 +58,7 @@ def scene_questions(
     def drawn(rng: Random, *, things: int, cells: int) -> tuple[str, Spec]:
         return draw(rng, things=things, cells=cells, asks=asks)
 
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -70,8 +69,8 @@ def scene_questions(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def scattered(rng: Random, n: int, cells: int) -> list[Thing]:
@@ -110,7 +109,7 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
 def pose(spec: Spec) -> dict[str, Any]:
     side, things, asked = spec
     by = {t.name: t for t in things}
-    kind, of = _kind(asked)
+    kind, of = kind_of(asked, ASKED, "a scene")
     verifier = "exact"
     if kind == "count":
         answer = str(sum(t.colour == of[0] for t in things))
@@ -139,18 +138,10 @@ def warmth(colours: Sequence[str]) -> str:
     return str(1 + (16 * warm + len(colours)) // (2 * len(colours)))
 
 
-def _kind(asked: str) -> tuple[str, tuple[str, ...]]:
-    """The kind of a question and the names in it. Raises Refused for another text."""
-    for kind, pattern in ASKED.items():
-        if match := pattern.fullmatch(asked):
-            return kind, match.groups()
-    raise Refused(f"roundtrip: {asked!r} asks nothing about a scene")
-
-
 def solve(question: str) -> str:
     """From the pixels of the picture alone."""
     shown, asked = parts(question)
-    kind, of = _kind(asked)
+    kind, of = kind_of(asked, ASKED, "a scene")
     try:
         things = seen(pixels(*read(shown)))
     except ValueError as e:

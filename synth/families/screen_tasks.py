@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -49,7 +48,7 @@ def screen_tasks(
     def drawn(rng: Random, *, widgets: int, steps: int) -> tuple[str, Spec]:
         return draw(rng, widgets=widgets, steps=steps, asks=asks)
 
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -60,8 +59,8 @@ def screen_tasks(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def screen(rng: Random, widgets: int) -> Screen:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -34,7 +33,7 @@ def twenty_questions(
 ) -> Problem | Quarantined:
     """Problem `index` of a split: the name of the thing. `levels` are the levels to draw from; env "ask"
     has it played in turns (training/env/ask.py)."""
-    problem = item(
+    return item(
         seed,
         split,
         index,
@@ -45,8 +44,8 @@ def twenty_questions(
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
-    return replace(problem, env=env) if isinstance(problem, Problem) else problem
 
 
 def draw(rng: Random, *, things: int, properties: int) -> tuple[str, tuple]:
