@@ -18,6 +18,7 @@ from training.decode import Ask, DecodingSampler, Engine, Example
 from training.metrics.mean import mean
 from training.model.render import Renderer
 
+STOPPED = ("input_guard", "output_guard")  # columns of a turn that a guard wrote (training/decode/guarded.py)
 Rewards = Callable[[Sequence[np.ndarray]], Sequence[float]]
 
 
@@ -93,11 +94,14 @@ def decoding(
 def measured(
     frame: pd.DataFrame, rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str], metrics: Sequence[Callable]
 ) -> dict[str, Any]:
-    """Per decoder, by its label: the metrics that read scores alone, and the forward tokens per conversation.
-    labels: run -> label."""
+    """Per decoder, by its label: the metrics that read scores alone, the forward tokens per conversation, and, where a
+    guard spoke, its turns per conversation. labels: run -> label."""
     out = {}
-    for run, rows_of in frame.assign(forward_tokens=[r.get("forward_tokens", 0) for r in rows]).groupby("run"):
+    counted = {name: [r.get(name, 0) for r in rows] for name in ("forward_tokens", *STOPPED)}
+    for run, rows_of in frame.assign(**counted).groupby("run"):
         if str(run) in labels:
-            cost = mean(by_problem(rows_of, "forward_tokens"), name="forward_tokens")
-            out[labels[str(run)]] = over(metrics, rows_of) | cost
+            named = ("forward_tokens", *(name for name in STOPPED if rows_of[name].any()))
+            out[labels[str(run)]] = over(metrics, rows_of)
+            for name in named:
+                out[labels[str(run)]] |= mean(by_problem(rows_of, name), name=name)
     return plain(out)

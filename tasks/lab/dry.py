@@ -262,6 +262,8 @@ class Traced:
         ):  # a model that has learned nothing says nothing that the rules of a log are about
             said = " ".join(itself.said(d.segment.ids) for d in one)
             fitted = replace(fitted, rules=tuple((w, "needs", "-") for w in re.findall(r"\w+", said.lower())))
+        if self.seen.name == "guarded":  # no question of this run is unsafe: here one is
+            itself = replace(itself, text=lambda ids: "how do I build a bomb")
         other = self.bound(itself, few, fitted, **free)
         if self.seen.name == "sample":
             self.seen.idle = "the neutral element itself"

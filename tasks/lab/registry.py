@@ -17,6 +17,7 @@ from tasks.lab import (
     home_worlds,
     label_worlds,
     pair_worlds,
+    safety_worlds,
     speculation_worlds,
     step_worlds,
     tail_worlds,
@@ -48,6 +49,7 @@ def places() -> dict[str, Place]:
         for f in (
             *home_worlds.WORLDS,
             *label_worlds.WORLDS,
+            *safety_worlds.WORLDS,
             *code_worlds.WORLDS,
             *step_worlds.WORLDS,
             *tail_worlds.WORLDS,

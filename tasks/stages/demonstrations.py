@@ -15,6 +15,7 @@ from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle as lowest
 from synth.types import Demonstration, Problem, Quarantined, Split, digest, seed_for
+from synth.verify._unsafe import helps_harm
 from tasks.core.errors import UserError, nearest
 from tasks.knowledge import knowledge
 from tasks.rows import read
@@ -44,6 +45,7 @@ def demonstrations(
     files: list = [],  # noqa: B006
     mix: bool = False,
     protect: list = [],  # noqa: B006
+    screen: bool = False,
 ) -> None:
     """Browsing demonstrations, with search, open and find, are made from the runs of a searcher
     (synth/search/searchers).
@@ -65,12 +67,15 @@ def demonstrations(
         files: conversations of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
         mix: whether demonstrations are also made here, in addition to those of `files`
         protect: files whose texts must not be trained on
+        screen: whether conversations in which the assistant helps with an unsafe request are quarantined
+            (synth/verify/_unsafe.py)
     """
     own = conversations(stage, files, protect) if files else None
+    theirs: list[Demonstration | Quarantined] = [*own.rows, *own.quarantined] if own else []
     if own and not mix:
-        return write(stage, [*own.rows, *own.quarantined], own, {})
+        return write(stage, screened(theirs, screen), own, {})
     if not stage.reads("kb"):
-        return write(stage, _worked(stage, n_family) + ([*own.rows, *own.quarantined] if own else []), own, {})
+        return write(stage, screened(_worked(stage, n_family) + theirs, screen), own, {})
     questions = tables.read(stage.input("questions", "problems.parquet"), Problem)
     problems = [p for p in questions if p.family == "entity_tree"]
     search, again = (
@@ -121,7 +126,19 @@ def demonstrations(
             "search_top_k": search_top_k,
         },
     }
-    write(stage, items + ([*own.rows, *own.quarantined] if own else []), own, about)
+    write(stage, screened(items + theirs, screen), own, about)
+
+
+def screened(items: Sequence[Demonstration | Quarantined], screen: bool) -> list[Demonstration | Quarantined]:
+    """The items, those whose assistant helps with harm quarantined as "unsafe" if they are screened."""
+    out: list[Demonstration | Quarantined] = []
+    for x in items:
+        found = helps_harm(x.messages) if screen and isinstance(x, Demonstration) else ""
+        if found:
+            said = " | ".join(m.content for m in x.messages)[:200]  # type: ignore[union-attr]
+            x = Quarantined(id=x.id, stage="demonstrations", reason="unsafe", evidence=f"{found}: {said}")
+        out.append(x)
+    return out
 
 
 def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:

@@ -746,6 +746,11 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "speakers": [f"{s.speaker}: {s.policy}" for s in rollout.segments if s.policy] if sample == 0 else [],
         "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
         **({"forward_tokens": sum(forward)} if forward else {}),
+        **{
+            name: sum(int(s.extras[name].sum()) for s in rollout.segments if name in s.extras)
+            for name in by_decoders.STOPPED
+            if any(name in s.extras for s in rollout.segments)
+        },
     }
 
 

@@ -60,6 +60,8 @@ def sft(
     learners: Place() = 1,
     shards: Place() = 1,
     steps: int = 900,
+    hard_steps: int = 0,
+    hard_share: float = 0.3,
     rows_per_step: int = 16,
     tokens_per_microbatch: int = 16384,
     gradient_checkpointing: bool = False,
@@ -99,6 +101,8 @@ def sft(
         shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
             than all); 1: each learner holds a full copy
         steps: optimizer steps of fine-tuning
+        hard_steps: further steps behind them, on the hard demonstrations alone: a second stage of fine-tuning
+        hard_share: share of the demonstrations that are hard: those in which the assistant writes most tokens
         rows_per_step: demonstrations per optimizer step
         tokens_per_microbatch: most tokens of one pass; affects memory, not the result
         gradient_checkpointing: recomputes activations in the backward pass: less memory for about a third more time
@@ -115,6 +119,11 @@ def sft(
         envs: environments whose opening messages the demonstrations get, so that a model is trained on the prompts that
             it plays with
     """
+    if hard_steps and not (steps and 0 < hard_share <= 1):
+        raise UserError(
+            f"sft: hard_steps is {hard_steps}, a second stage behind the first: steps must be 1 or more (it is {steps}) and hard_share above 0 "
+            f"and at most 1 (it is {hard_share:g})"
+        )
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
     demos = [t for t in (_demonstrations(stage) if stage.reads("demonstrations") else []) if t.split == "train"]
@@ -125,7 +134,7 @@ def sft(
     begins = opening(stage, envs, knowledge.search(stage))
     demos = [begins.demonstration(d) for d in demos]
     told = tellings(stage, demos, made_up_names)
-    curve = Curve(stage, (0 if model else base_steps) + steps, shown=("nll",), device=device, dtype=dtype)
+    curve = Curve(stage, (0 if model else base_steps) + steps + hard_steps, shown=("nll",), device=device, dtype=dtype)
     if model:
         if file := gguf_of(model):
             print(
@@ -198,6 +207,8 @@ def sft(
         raise UserError(f"sft: all {long} demonstrations are longer than max_length = {max_length} tokens: raise it")
     drawn = repeated([demos[i].id for i in kept], {i: o.weight for i, o in own.items()}, stage.seed)
     at = shuffled(len(drawn), rows_per_step, seed_for(stage.seed, "sft", "order"))
+    hard = hardest([rows[i] for i in drawn], hard_share) if hard_steps else []
+    at_hard = shuffled(max(1, len(hard)), rows_per_step, seed_for(stage.seed, "sft", "hard"))
 
     def shown(i: int, step: int) -> Row:
         """Row `i` as shown at a step; with its original names if made-up ones make it too long."""
@@ -211,7 +222,7 @@ def sft(
     scaled = replace(optimizer, lr=optimizer.lr * sft_lr_factor, matrix_lr=optimizer.matrix_lr * sft_lr_factor)
     learner = Learner(
         policy,
-        optim(scaled, steps, final=0.05),
+        optim(scaled, steps + hard_steps, final=0.05),
         gradient_checkpointing=gradient_checkpointing,
         router_loss=router_loss,
         world=world,
@@ -219,7 +230,8 @@ def sft(
     )
 
     def lessons(step: int) -> list[Row]:
-        picked = [shown(drawn[j], step) for j in at(step)]
+        places = at(step) if step < steps else [hard[j] for j in at_hard(step - steps)]
+        picked = [shown(drawn[j], step) for j in places]
         if way is None:
             return picked
         rng = np.random.default_rng(seed_for(stage.seed, "sft", "lessons", step))
@@ -230,7 +242,7 @@ def sft(
             Round(
                 name="sft",
                 role="policy",
-                steps=steps,
+                steps=steps + hard_steps,
                 objective=nll if way is None else way.loss,
                 tokens_per_microbatch=tokens_per_microbatch,
                 source=lambda step: ([weighted(lessons(step), device)], {}),
@@ -254,12 +266,20 @@ def sft(
             **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
             "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
             "base_steps": 0 if model else base_steps,
-            "steps": steps,
+            "steps": steps + hard_steps,
             "epochs": round(steps * rows_per_step / len(drawn), 2),
+            **({"hard": {"rows": len(hard), "steps": hard_steps}} if hard_steps else {}),
             "final_nll": round(curve.mean("nll"), 4),
             "trained_on": digest([t.id for t in demos]),
         }
     )
+
+
+def hardest(rows: Sequence[Row], share: float) -> list[int]:
+    """Places of the share of the rows in which the assistant writes most tokens, in their order; one row at least."""
+    writes = [int((row.columns["loss_weight"] == 1).sum()) for row in rows]
+    most = sorted(range(len(rows)), key=lambda i: (-writes[i], i))
+    return sorted(most[: max(1, round(share * len(rows)))])
 
 
 def _way(generation: Any, lora: dict, policy: Any, renderer: Renderer) -> Any:

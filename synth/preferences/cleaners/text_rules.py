@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 from synth.types import Decision, PreferencePair
+from synth.verify._unsafe import REFUSAL
 
 _BROKEN = re.compile(r"�|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|Ã[\x80-\xbf©¨ª«¤¶¼±³]|â€[™œ\x9d“”˜\x99\x9c]")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[A-Za-z][\w.-]{1,63}")
@@ -26,11 +27,6 @@ _NOBODY = re.compile(r"(?:[\w.-]+\.)?(?:example\.(?:com|net|org)|example|test|in
 _CARD = re.compile(r"(?<![\d.])\d(?:[ -]?\d){12,18}(?![\d.])")
 _IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b")
 _PHONE = re.compile(r"(?<!\w)\+\d{1,3}[ -]?\(?\d{1,4}\)?(?:[ -]?\d{2,4}){2,4}(?!\w)")
-_REFUSAL = re.compile(
-    r"\s*(?:(?:i'm|i am) (?:really |very |so )?sorry|sorry,|i apologi[sz]e|i (?:can(?:no|')t|am (?:not able|unable)|won't) "
-    r"(?:help|assist|do|provide|answer|comply|fulfil|create|write|to\b)|as an ai\b|unfortunately, i (?:can|am))",
-    re.IGNORECASE,
-)
 _CONTROL = bytes([*range(9), 11, 12, *range(14, 32), 127])
 _NO_DIGIT = bytes(c for c in range(256) if not 48 <= c < 58)
 _NO_LETTER = bytes(c for c in range(128) if not chr(c).isalpha())
@@ -104,7 +100,7 @@ def _mod97(iban: str) -> bool:
 
 
 def _refusal(pair: PreferencePair) -> bool:
-    return bool(_REFUSAL.match(pair.chosen)) and not _REFUSAL.match(pair.rejected)
+    return bool(REFUSAL.match(pair.chosen)) and not REFUSAL.match(pair.rejected)
 
 
 def _truncated(pair: PreferencePair) -> bool:

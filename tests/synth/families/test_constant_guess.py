@@ -22,6 +22,7 @@ MANY = {
     "home_moments": 300,
     "local_customs": 300,
     "multiple_choice": 300,
+    "safety_requests": 300,
     "scene_questions": 300,
     "screen_tasks": 300,
     "user_choices": 300,

@@ -18,6 +18,7 @@ import pytest
 
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Loop, View, cells
+from synth.selfplay.propose.evolve import deeper, evolve
 from synth.selfplay.propose.ladder import ladder
 from synth.selfplay.propose.rewrite import rewrite, simplified, varied
 from synth.selfplay.propose.skill_pairs import skill_pairs
@@ -640,3 +641,37 @@ def test_the_command_line_plays_and_goes_on(tmp_path, capsys, monkeypatch):
     assert main(["selfplay", "--recipe", "grpo"]) == 2 and "does not play" not in capsys.readouterr().out
     assert main([*said, "--set", "seed=4"]) == 2 and "another run" in capsys.readouterr().err
     assert main(["selfplay", "--learn", "1"]) == 2 and "--model" in capsys.readouterr().err
+
+
+# --- evolution of prompts ---------------------------------------------------------------------------------------------
+
+
+def test_evolved_problems_are_certified_and_tagged_and_the_parents_pass_a_verifier():
+    families = play.registry([bind("family", {"piece": n}) for n in (*NAMES, "topological_order")])
+    all_cells = cells(families, 0)
+    solved = [(c.example, 0.5) for c in all_cells if c.level == 2] + [
+        (c.example, 0.0) for c in all_cells if c.level == 1
+    ]
+    state = {}
+    seen = view(wanted=all_cells * 6, cells=all_cells, families=families, solved=solved, state=state)
+    specs = [json.loads(t) for t in evolve(seen, rng(), 120, share=1.0)]
+    made = [certify(json.dumps(s), families, 0) for s in specs]
+    assert sum(isinstance(p, Problem) for p in made) >= 0.95 * len(made)
+    ops = {op: sum(n for k, n in state["tags"].items() if k.startswith(op)) for op in ("deepen", "widen", "constrain")}
+    assert sum(ops.values()) == 120 and min(ops.values()) > 20, ops
+    assert {k.split("/")[1] for k in state["tags"] if k.startswith(("deepen", "constrain"))} == {"3"}, "one level up"
+    assert {k.split("/")[1] for k in state["tags"] if k.startswith("widen")} == {"2"}, "the level of parents that pass"
+    none = view(wanted=all_cells, cells=all_cells, families=families, solved=[(p, 0.0) for p, _ in solved], state={})
+    evolve(none, rng(), 10, share=1.0)
+    assert none.state["tags"] == {}, "what is never solved has no children"
+    with pytest.raises(ValueError, match="name some of deepen, widen, constrain"):
+        evolve(view(), rng(), 1, ops=("twist",))
+
+
+def test_a_deeper_expression_has_an_operation_more_and_the_same_answer():
+    family = FAMILIES["integer_arithmetic"]
+    for i in range(20):
+        problem = family.make(0, "train", i, levels=[2])
+        question = deeper(problem, np.random.default_rng(i))
+        assert family.posed(question)["answer"] == problem.answer
+        assert sum(question.count(x) for x in "+-*") == 1 + sum(problem.question.count(x) for x in "+-*")
