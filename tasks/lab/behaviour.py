@@ -170,7 +170,7 @@ OF_PAIRS = {
     "tail",
     "head",
 }
-OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps"}
+OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
 METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | {"thought"}
 STAGES = ("preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by

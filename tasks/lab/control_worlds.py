@@ -4,6 +4,7 @@ that it never played."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,12 +15,21 @@ from tasks.models.control import actor, kind
 from tasks.planning.pieces import bind_all
 from training.model.control import load_policy
 from training.rollout.control import seeds
+from training.types import Rollout
 
 EPISODES = 200
 PARTS = ("success", "stage", "exact", "return", "rate", "eaten", "trapped", "shd")
 # Knobs of a world that are otherwise while a policy learns, and what they are afterwards; samples are made by the flow
 # itself, of prompts that were never asked.
-ALONE = {"teacher": "none", "unseen": True, "prompts": "test", "rewarded": "own", "noise": 0.0, "branch": 1}
+ALONE = {
+    "teacher": "none",
+    "unseen": True,
+    "prompts": "test",
+    "rewarded": "own",
+    "noise": 0.0,
+    "branch": 1,
+    "heat": 0.001,
+}
 
 
 def control() -> Place:
@@ -30,7 +40,7 @@ def control() -> Place:
 def _measure(room: Room) -> dict[str, float]:
     """Of EPISODES played with what is drawn at temperature 1. success: the share that the world calls a success; return:
     their mean return; others: the mean of the part of this name, 0 where the world has none; env_steps: those that
-    training took."""
+    training took; joint: `joint_error`."""
     stage = room.kept["knobs"]["rl"]
     changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
     alone = replace(stage, params={**stage.params, "control": {**stage.params["control"], **changed}})
@@ -46,4 +56,25 @@ def _measure(room: Room) -> dict[str, float]:
     scores = [r.score for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
     card = json.loads((room.root / "artifacts" / "rl" / "card.json").read_text(encoding="utf-8"))
     mean = lambda name: float(np.mean([s.parts.get(name, 0.0) for s in scores]))  # noqa: E731
-    return {name: mean(name) for name in PARTS} | {"env_steps": float(card["env_steps"])}
+    joint = joint_error([r for g in groups for r in g.rollouts])
+    return {name: mean(name) for name in PARTS} | {"env_steps": float(card["env_steps"]), "joint": joint}
+
+
+def joint_error(rollouts: Sequence[Rollout], gamma: float = 0.99) -> float:
+    """Energy distance (Szekely and Rizzo 2013) between the particles of the best action where an episode begins and the vectors of returns of
+    the episodes that begin there and take it; mean over the beginnings, weighted by their episodes. 0 where a policy has no particles."""
+    begun: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
+    for r in rollouts:
+        steps = [s for s in r.segments if s.role == "model"]
+        if "ahead" not in steps[0].extras:
+            return 0.0
+        paid = np.sum([gamma**t * s.extras["rewards"][0] for t, s in enumerate(steps)], axis=0)
+        begun.setdefault(steps[0].extras["observation"].tobytes(), (steps[0].extras["ahead"][0], []))[1].append(paid)
+
+    def far(a: np.ndarray, b: np.ndarray) -> float:
+        return float(np.linalg.norm(a[:, None] - b[None], axis=-1).mean())
+
+    distances = [
+        (len(y), 2 * far(z, np.array(y)) - far(z, z) - far(np.array(y), np.array(y))) for z, y in begun.values()
+    ]
+    return sum(n * d for n, d in distances) / sum(n for n, _ in distances)

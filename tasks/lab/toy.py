@@ -194,7 +194,7 @@ class Toy:
     def gradient(self, loss: Tensor) -> list[list[Any]]:
         """Gradient of a scalar loss as nested lists: per row, per listed token, a number (logp) or a list over the
         vocabulary (logits)."""
-        (g,) = torch.autograd.grad(loss, self.leaf, allow_unused=True)
+        (g,) = torch.autograd.grad(loss, self.leaf, allow_unused=True) if loss.requires_grad else (None,)
         g = torch.zeros_like(self.leaf) if g is None else g
         listed = self.batch.position > 0
         per_token = g if g.dim() == 2 else g[listed]
@@ -209,7 +209,8 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
     logp), sampling_logp (old), reference (the given logp), trainable (true), sampling_entropy (that of the
     distribution), chance, value and returns (0.5), corrupted (the given logp), turn (1), turn_reward (0) and attention
     (1). Optional keys of the whole row: reward (0), off_policy (0), group (its own). Rows with probs may also give the
-    distributions of a `teacher: [n][V]` (default: the same as probs).
+    distributions of a `teacher: [n][V]` (default: the same as probs). `columns` and `extras`: name -> [n][...], more columns of the batch,
+    and what else is read of the policy; all rows give the same names.
     """
     if len({"probs" in row for row in rows}) != 1:
         raise ValueError("either all rows of a toy batch give probs, or none")
@@ -239,6 +240,7 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
         columns = {
             k: np.concatenate([[0.0], np.broadcast_to(np.asarray(v, dtype=np.float64), n)]) for k, v in values.items()
         }
+        columns |= {k: _begun(v) for k, v in row.get("columns", {}).items()}
         trainable = np.concatenate([[False], np.broadcast_to(row.get("trainable", True), n)])
         ids = np.concatenate([[0], row.get("tokens", np.ones(n))]).astype(np.int64)
         scalars = {k: float(row.get(k, 0.0)) for k in ("reward", "off_policy")}
@@ -248,12 +250,18 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
         given += [np.concatenate([[0.0], logp])]
         entropies += [np.concatenate([[0.0], entropy])]
     out = pack(packed)
+    extras = {
+        k: torch.tensor(np.concatenate([_begun(row["extras"][k]) for row in rows]), dtype=torch.float32)
+        for k in rows[0].get("extras", {})
+    }
     if "probs" not in rows[0]:
         leaf = torch.tensor(np.concatenate(given), dtype=torch.float32, requires_grad=True)
         return Toy(
             batch=out,
             leaf=leaf,
-            stats=TokenStats(logp=leaf, entropy=torch.tensor(np.concatenate(entropies), dtype=torch.float32)),
+            stats=TokenStats(
+                logp=leaf, entropy=torch.tensor(np.concatenate(entropies), dtype=torch.float32), extras=extras
+            ),
         )
     leaf = torch.tensor(np.log(np.concatenate([row["probs"] for row in rows])), dtype=torch.float32, requires_grad=True)
     full = torch.log_softmax(leaf, -1)
@@ -271,3 +279,9 @@ def batch(rows: Sequence[Mapping[str, Any]]) -> Toy:
         divergence=lambda kind, mix: spread(dense_divergence(full, log_q, kind, mix)),
     )
     return Toy(batch=out, leaf=leaf, stats=stats)
+
+
+def _begun(values: Any) -> np.ndarray:
+    """[n, ...] -> [1 + n, ...]: 0 for the prompt token."""
+    x = np.asarray(values, dtype=np.float64)
+    return np.concatenate([np.zeros((1, *x.shape[1:])), x])

@@ -13,7 +13,7 @@ from torch import nn
 
 from synth.types import Problem, Sampling, seed_for
 from tasks.core.errors import UserError
-from tasks.models.flow import NETWORKS, warm
+from tasks.models.flow import NETWORKS, brought
 from training.env.control import World
 from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
@@ -107,10 +107,10 @@ def actor(
     world: Any, *, seed: int, sampling: Sampling, max_steps: int, device: str = "cpu", model: Any = None
 ) -> tuple[Any, Any]:
     """(network, player) of a world. A world of numbers has a network of its shape with the initial weights of this seed; one that
-    brings a network has that of its warm start. model: plays in its place."""
+    brings a network has that one, after its warm start if it has one. model: plays in its place."""
     made = model
     if made is None and kind(world) is not ControlPolicy:
-        made = warm(world).to(device)
+        made = brought(world, seed_for(seed, "rl", "control", "policy")).to(device)
     elif made is None:
         shape = world.shape
         made = ControlPolicy(

@@ -1,4 +1,4 @@
-"""The warm start of policies that are no small network from scratch: fitted once, then read from the user's cache."""
+"""Policies that a world brings: from scratch, or with a warm start, which is fitted once and then read from the user's cache."""
 
 from __future__ import annotations
 
@@ -13,22 +13,34 @@ from platformdirs import user_cache_path
 from safetensors.torch import load, save
 
 from synth.types import digest, seed_for
-from training.model import flow, molecule
+from training.model import flow, molecule, particles
 
 NETWORKS: dict[str, tuple[Any, Any]] = {
     "flow": (flow, flow.FlowPolicy),
     "molecules": (molecule, molecule.MoleculePolicy),
+    "particles": (particles, particles.ParticlePolicy),
 }
 
 _KNOWN: dict[str, bytes] = {}  # key -> weights, of this process
+
+
+def brought(world: Any, seed: int) -> Any:
+    """The policy of a world that brings one (`network`): `warm` where its module can `fit`, else with the initial weights of this seed."""
+    module, make = NETWORKS[world.network]
+    return warm(world) if hasattr(module, "fit") else make(**_made(world), seed=seed)
+
+
+def _made(world: Any) -> dict[str, Any]:
+    """The sizes of its network."""
+    shape = world.shape
+    return {"observation": shape.observation, "actions": shape.actions, "hidden": world.hidden, **getattr(world, "sizes", {})}  # fmt: skip
 
 
 def warm(world: Any) -> Any:
     """The policy of a world that brings one (`network`), after its warm start. It depends on the world, its `warm` and this code, and not on
     the run's seed: all runs and recipes start from the same weights, as from one pretrained model."""
     module, make = NETWORKS[world.network]
-    shape = world.shape
-    made = {"observation": shape.observation, "actions": shape.actions, "hidden": world.hidden, **getattr(world, "sizes", {})}  # fmt: skip
+    made = _made(world)
     code = [inspect.getsource(module), inspect.getsource(sys.modules[type(world).__module__])]
     key = digest([code, made, dict(world.warm), torch.__version__])
     model = make(**made, seed=seed_for(key, world.network))

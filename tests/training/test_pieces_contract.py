@@ -350,7 +350,11 @@ def stats_of(batch, logp, entropy, logits):
         return torch.zeros(len(batch.ids)).index_add(0, at, dense_divergence(distribution(), teacher, kind, mix))
 
     return TokenStats(
-        logp=logp, entropy=entropy, extras={"logits": logits}, distribution=distribution, divergence=divergence
+        logp=logp,
+        entropy=entropy,
+        extras={"logits": logits, "particles": logits.view(-1, 2, 2), "clean": logits[:, :2], "routers": logits},
+        distribution=distribution,
+        divergence=divergence,
     )
 
 

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from training.types import Batch, TokenStats
 
 
-def _layers(sizes: list[int], gain: float, generator: torch.Generator) -> nn.Sequential:
+def layers(sizes: list[int], gain: float, generator: torch.Generator) -> nn.Sequential:
     modules: list[nn.Module] = []
     for i, (into, out) in enumerate(zip(sizes, sizes[1:], strict=False)):
         last = i == len(sizes) - 2
@@ -49,7 +49,7 @@ class ControlPolicy(nn.Module):
         super().__init__()
         self.made = {"observation": observation, "actions": actions, "continuous": continuous, "hidden": hidden}
         generator = torch.Generator().manual_seed(seed % 2**63)
-        self.layers = _layers([observation, hidden, hidden, actions], 0.01, generator)
+        self.layers = layers([observation, hidden, hidden, actions], 0.01, generator)
         self.log_deviation = nn.Parameter(torch.zeros(actions)) if continuous else None
 
     @property
@@ -69,7 +69,7 @@ class ControlValue(nn.Module):
 
     def __init__(self, *, observation: int, hidden: int = 64, seed: int = 0) -> None:
         super().__init__()
-        self.layers = _layers([observation, hidden, hidden, 1], 1.0, torch.Generator().manual_seed(seed % 2**63))
+        self.layers = layers([observation, hidden, hidden, 1], 1.0, torch.Generator().manual_seed(seed % 2**63))
 
     def forward(self, observation: Tensor) -> Tensor:
         return self.layers(observation).squeeze(1)
@@ -98,22 +98,27 @@ class Actor(Protocol):
 
 
 def action_stats(model: Actor, batch: Batch, *, temperature: float = 1.0) -> TokenStats:
-    """logp [T] and entropy [T] of the action of each step, 0 at the beginning of each row."""
+    """logp [T] and entropy [T] of the action of each step, 0 at the beginning of each row. A network with a function
+    `extras(observation, chosen, out)` adds what else a piece reads of it: [n, ...] by name, as extras [T, ...]."""
     at = batch.trainable.nonzero().squeeze(1)
-    out = model(batch.columns["observation"].index_select(0, at))
+    seen, chosen = batch.columns["observation"].index_select(0, at), batch.ids.index_select(0, at)
+    out = model(seen)
     n = len(batch.ids)
 
     def spread(x: Tensor) -> Tensor:
-        return torch.zeros(n, dtype=x.dtype, device=x.device).index_add(0, at, x)
+        return torch.zeros((n, *x.shape[1:]), dtype=x.dtype, device=x.device).index_add(0, at, x)
+
+    more = getattr(model, "extras", None)
+    extras = {} if more is None else {k: spread(x) for k, x in more(seen, chosen, out).items()}
 
     if model.continuous:
         normal = model.normal(out, temperature)
         logp = normal.log_prob(batch.columns["action"].index_select(0, at)).sum(1)
-        return TokenStats(logp=spread(logp), entropy=spread(normal.entropy().sum(1)))
+        return TokenStats(logp=spread(logp), entropy=spread(normal.entropy().sum(1)), extras=extras)
     log_p = torch.log_softmax(out.float() / temperature, -1)
-    chosen = log_p.gather(1, batch.ids.index_select(0, at)[:, None]).squeeze(1)
+    logp = log_p.gather(1, chosen[:, None]).squeeze(1)
     entropy = -(log_p.exp() * log_p).sum(1)
-    return TokenStats(logp=spread(chosen), entropy=spread(entropy), distribution=lambda: log_p)
+    return TokenStats(logp=spread(logp), entropy=spread(entropy), extras=extras, distribution=lambda: log_p)
 
 
 def control_values(model: ControlValue, batch: Batch, *, temperature: float = 1.0) -> TokenStats:

@@ -2,7 +2,7 @@
 
 It corresponds to `Player` for text. A problem is a seed of the world, so the rollouts of a group begin in the same
 state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] if actions
-are numbers; "factors" if the world has some) and the world's reward as its step reward, so that code that reads turns
+are numbers; "factors" if the world has some, "rewards" [1, k] if it has several sources, and what the policy notes) and the world's reward as its step reward, so that code that reads turns
 reads steps.
 """
 
@@ -137,6 +137,7 @@ class ControlPlayer:
             logp = normal.log_prob(drawn_action).sum(1).cpu().numpy()
             actions = list(drawn_action.double().cpu().numpy())
             ids = np.zeros(len(alive), dtype=np.int64)
+        notes = getattr(model, "noted", lambda seen: {})(seen)
         for i, e in enumerate(alive):
             action = actions[i]
             did = int(ids[i]) if action is None else action
@@ -151,7 +152,11 @@ class ControlPlayer:
                     version=self.sampler.version,
                     sampling=self.sampling,
                     reward=step.reward,
-                    extras=self._extras(e.seen, action, did),
+                    extras={
+                        **self._extras(e.seen, action, did),
+                        **({} if step.rewards is None else {"rewards": step.rewards[None]}),
+                        **{k: x[i : i + 1] for k, x in notes.items()},
+                    },
                 )
             )
             e.seen, e.done, e.total, e.parts = step.observation, step.done, e.total + step.reward, step.parts

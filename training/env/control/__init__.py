@@ -44,12 +44,13 @@ class Shape:
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """The result of an action. observation [shape.observation] is not read if `done`. parts: parts of the score, given
-    by the last step only."""
+    by the last step only. rewards [k]: the reward by source, in a world of several; their sum is `reward`."""
 
     observation: np.ndarray
     reward: float
     done: bool
     parts: dict[str, float] = field(default_factory=dict)
+    rewards: np.ndarray | None = None
 
 
 class World(Protocol):
