@@ -13,8 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import psutil
+
 if TYPE_CHECKING:
     from tasks.runtime.stage import Stage
+
+SHORT_SPIN = "5000"  # turns of a loop: some microseconds
 
 
 def run_stage(name: str) -> None:
@@ -71,14 +75,27 @@ def _run(name: str) -> None:
         if name not in places.ROWS:
             raise UserError(f"{name}: this stage runs in one process: start it without torchrun")
         stage.place["learners"] = size
-    os.environ.setdefault(
-        "OMP_NUM_THREADS", str(stage.threads)
-    )  # before torch is imported; results are bitwise the same per thread count
+    set_threads(stage.threads)
     with _kept(stage):
         pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
         function(stage, **stage.params, **stage.place)
+
+
+def set_threads(threads: int) -> None:
+    """What OpenMP reads when torch is loaded, unless the user has set it: the number of threads (results are bitwise the
+    same per number), and how long one that waits for another spins before it sleeps.
+
+    By default it spins for as long as a small step takes. On free cores that is fastest; where another program has the
+    core that the other thread needs, the whole time is spun away, and a short spin is several times as fast
+    (docs/learner.md#a-busy-machine). So this looks for a tenth of a second at what others use.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+    if threads > 1 and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
+        used = psutil.cpu_percent(interval=0.1) / 100 * (psutil.cpu_count() or 1)
+        if (psutil.cpu_count() or 1) - used < threads - 0.5:
+            os.environ["GOMP_SPINCOUNT"] = SHORT_SPIN
 
 
 @contextmanager
