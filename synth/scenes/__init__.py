@@ -14,10 +14,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from synth.scenes import clips, scenes, screens
+from synth.scenes import clips, maps, scenes, screens
 from synth.types import Problem
 
-KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {"Scene": scenes.draw, "Clip": clips.draw, "Screen": screens.draw}
+KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {
+    "Scene": scenes.draw,
+    "Clip": clips.draw,
+    "Screen": screens.draw,
+    "Map": maps.draw,
+}
 
 
 def parts(question: str) -> tuple[str, str]:

@@ -385,7 +385,10 @@ def _curriculum(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
     from tasks.lab import toy
 
     families = given["families"]
-    problems = [replace(p, family=family) for p, family in zip(toy.problems(len(families)), families, strict=True)]
+    hard = given.get("difficulty", [{}] * len(families))
+    problems = [
+        replace(p, family=f, difficulty=d) for p, f, d in zip(toy.problems(len(families)), families, hard, strict=True)
+    ]
     scores = {p.id: list(s) for p, s in zip(problems, given.get("scores", [[]] * len(families)), strict=True) if s}
     state = {**given.get("state", {}), "scores": scores}
     rng = np.random.default_rng(0)

@@ -22,8 +22,9 @@ from torch import nn
 
 from synth.families import scene_questions as scene_questions_module
 from synth.families.scene_questions import scene_questions
+from synth.families.transit_maps import transit_maps
 from synth.scenes import draw, parts
-from synth.scenes.scenes import read
+from synth.scenes.scenes import COLOURS, read
 from synth.types import Message, Problem, Split, digest, seed_for, split_of
 from tasks.core.paths import project
 from tasks.lab.arena import World
@@ -130,11 +131,18 @@ def _trained(shown: Sequence[Problem]) -> tuple[nn.Module, Any]:
 # --- the tasks ---------------------------------------------------------------------------------------------------------
 
 
-def _task(env_name: str, env: Env, turns: Callable[[Problem, Random], Sequence[str]], size: Size, **asked: Any) -> Task:
-    """Problems of the family `scene_questions` in an environment. turns: what a demonstration says, turn by turn."""
+def _task(
+    env_name: str,
+    env: Env,
+    turns: Callable[[Problem, Random], Sequence[str]],
+    size: Size,
+    family: Callable[..., Any] = scene_questions,
+    **asked: Any,
+) -> Task:
+    """Problems of a family in an environment. turns: what a demonstration says, turn by turn."""
     seeds = {"train": TRAIN, "test": HELD}
-    train, held = (made(scene_questions, split, n, env=env_name, **asked) for split, n in seeds.items())  # type: ignore[arg-type]
-    shown = made(scene_questions, "train", size.demonstrations, seed=1, env=env_name, **asked)
+    train, held = (made(family, split, n, env=env_name, **asked) for split, n in seeds.items())  # type: ignore[arg-type]
+    shown = made(family, "train", size.demonstrations, seed=1, env=env_name, **asked)
     talks = [talk(env, p, *turns(p, Random(seed_for(0, "pictures", env_name, p.id)))) for p in shown]
     return Task(train=train, held=held, shown=talks, solved=talks, envs={env_name: env}, tools=TOOLS)
 
@@ -183,11 +191,30 @@ def glances(size: Size) -> Task:
     return _task("focus", env, turns, size, levels=(4,), asks=("shape",))
 
 
-TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (blurts, sprawls, glances)}
+def routed(size: Size) -> Task:
+    """Ways over a map of two lines. Half of the demonstrations are right; else the last leg is missing or goes one station
+    too far, or another line is named."""
+
+    def turns(p: Problem, rng: Random) -> list[str]:
+        legs, kind = p.answer.split("; "), rng.randrange(6)
+        x, y, line, tx, ty = legs[-1].split()
+        if kind == 0 and len(legs) > 1:
+            legs = legs[:-1]
+        elif kind == 1:
+            legs[-1] = f"{x} {y} {rng.choice([c for c in COLOURS if c != line])} {tx} {ty}"
+        elif kind == 2:
+            legs[-1] = f"{x} {y} {line} {(int(tx) + 1) % 4} {ty}"
+        return [said("; ".join(legs))]
+
+    return _task("look", look(), turns, size, transit_maps, levels=(3,))
+
+
+TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (blurts, sprawls, glances, routed)}
 SIZES = {
     "blurts": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "sprawls": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "glances": Size(steps=160, demonstrations=1000, turn=16, length=112, lr=2e-3),
+    "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
 

@@ -778,6 +778,21 @@ def clicks(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def transit(p: Problem) -> tuple[Forms, Forms]:
+    """Legs in their order, each "from line to"."""
+    gold = p.answer.split("; ")
+    x, y, name, *to = gold[-1].split()
+    right: Forms = {"as told": p.answer, "tight": ";".join(gold), "wide": " ; ".join(gold)}
+    wrong: Forms = {
+        "one less": "; ".join(gold[:-1]) or None,
+        "no such line": "; ".join([*gold[:-1], " ".join([x, y, "pink", *to])]),
+        "backwards": "; ".join([*gold[:-1], " ".join([*to, name, x, y])]),
+        "off the map": "; ".join([*gold[:-1], " ".join([x, y, name, "9", "9"])]),
+        "words": "by train",
+    }
+    return right, wrong
+
+
 GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
     "boxes": boxes,
@@ -805,6 +820,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "segments": segments,
     "sql": sql,
     "trip_plan": trip_plan,
+    "transit": transit,
 }
 # (verifier, reference, knobs, question, right answers, wrong answers)
 HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (

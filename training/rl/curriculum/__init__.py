@@ -26,6 +26,7 @@ class CurriculumPiece(Protocol):
 
     Check gives:
         families: the family of each problem
+        difficulty: per problem its axes of difficulty, {axis: value} (none)
         scores: per problem its past mean scores (none)
         state: the rest of the piece's state before (empty)
         n: problems of each draw

@@ -8,7 +8,8 @@
 
 Returns n indices, drawn uniformly without repetition until n exceeds the family (then the others fill up). `order`
 works best by backward transfer: first the families that are forgotten least, structured before open-ended ones;
-families that it omits come after it by name. `replay` is the share of draws from all families. state["step"]
+families that it omits come after it by name. `axis` names an axis of difficulty whose values, from the least, are the stages
+in the place of families (RewardMap 2025: judge, count, plan). `replay` is the share of draws from all families. state["step"]
 counts the calls.
 """
 
@@ -30,6 +31,7 @@ def family_stages(
     order: tuple = (),
     each: int = 30,
     replay: float = 0.0,
+    axis: str = "",
 ) -> list[int]:
     if not problems:
         raise ValueError(
@@ -37,9 +39,10 @@ def family_stages(
         )
     step = state.get("step", 0)
     state["step"] = step + 1
-    known = {p.family for p in problems}
+    of = [q.difficulty.get(axis, 0.0) if axis else q.family for q in problems]
+    known = set(of)
     stages = [f for f in order if f in known] + sorted(known - set(order))
     now = stages[min(step // max(each, 1), len(stages) - 1)]
-    size = sum(p.family == now for p in problems)
-    p = np.array([(1 - replay) * (q.family == now) / size + replay / len(problems) + 1e-12 for q in problems])
+    size = of.count(now)
+    p = np.array([(1 - replay) * (one == now) / size + replay / len(problems) + 1e-12 for one in of])
     return [int(i) for i in rng.choice(len(problems), size=n, replace=n > len(problems), p=p / p.sum())]

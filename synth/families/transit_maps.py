@@ -1,0 +1,131 @@
+"""Questions about small transit maps, which the environment `look` shows as pictures: does a line stop here, at how many
+stations, and how does one get from one station to another.
+
+The question describes the map in its first line (synth/scenes/maps.py) and asks in its last. Certificate: the answer from
+the lines, against the answer read from the pixels of the drawn map. Difficulty axes: the stage (1 judge, 2 count, 3 plan) and
+the lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from synth.families._sample import Refused, item
+from synth.scenes import parts
+from synth.scenes.maps import Stop, describe, pixels, read, stations, tracks_of, tracks_seen, way
+from synth.scenes.scenes import CELL, COLOURS
+from synth.types import Problem, Quarantined, Split
+
+LADDER = ({"stage": 1, "lines": 2}, {"stage": 2, "lines": 2}, {"stage": 3, "lines": 2}, {"stage": 3, "lines": 3})
+CERTIFICATE = ("lines", "pixels")
+CELLS = 4
+ASKED = (
+    re.compile(r"Does the (\w+) line stop at (\d+) (\d+)\?"),
+    re.compile(r"At how many stations does the (\w+) line stop\?"),
+    re.compile(r"How does one get from (\d+) (\d+) to (\d+) (\d+)\?"),
+)
+Lines = Mapping[str, Sequence[Stop]]
+Spec = tuple[Lines, str]  # the map, and what is asked
+
+
+def transit_maps(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (3,), env: str = "look"
+) -> Problem | Quarantined:
+    """Problem `index` of a split. `levels` are the levels to draw from: 1 judge, 2 count, 3 and 4 plan; env "look" shows the
+    picture, "single" the description."""
+    problem = item(
+        seed,
+        split,
+        index,
+        levels,
+        family="transit_maps",
+        ladder=LADDER,
+        certificate=CERTIFICATE,
+        draw=draw,
+        pose=pose,
+        solve=solve,
+    )
+    return replace(problem, env=env) if isinstance(problem, Problem) else problem
+
+
+def laid(rng: Random, lines: int) -> Lines:
+    """Lines of 3 to 5 stations that share no track, each with a station of an earlier one."""
+    while True:
+        out: dict[str, list[Stop]] = {}
+        used: set = set()
+        for name in rng.sample(list(COLOURS), lines):
+            stops = [(rng.randrange(CELLS), rng.randrange(CELLS))]
+            length = rng.randint(3, 5)
+            while len(stops) < length:
+                x, y = stops[-1]
+                near = [(x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)]
+                free = [
+                    s
+                    for s in near
+                    if 0 <= min(s) and max(s) < CELLS and s not in stops and not used & set(tracks_of([stops[-1], s]))
+                ]
+                if not free:
+                    break
+                stops.append(rng.choice(free))
+            if len(stops) < length or (out and not any(set(stops) & set(other) for other in out.values())):
+                break
+            used |= set(tracks_of(stops))
+            out[name] = stops
+        if len(out) == lines:
+            return out
+
+
+def draw(rng: Random, *, stage: int, lines: int) -> tuple[str, Spec]:
+    shown = laid(rng, lines)
+    name = rng.choice(sorted(shown))
+    if stage == 1:
+        stops = sorted({s for of in shown.values() for s in of})
+        there = rng.random() < 0.5
+        x, y = rng.choice([s for s in stops if (s in shown[name]) == there] or stops)
+        asked = f"Does the {name} line stop at {x} {y}?"
+    elif stage == 2:
+        asked = f"At how many stations does the {name} line stop?"
+    else:
+        a, b = rng.sample(sorted({s for of in shown.values() for s in of}), 2)
+        asked = f"How does one get from {a[0]} {a[1]} to {b[0]} {b[1]}?"
+    return f"{describe(CELL * CELLS, shown)}\n{asked}", (shown, asked)
+
+
+def pose(spec: Spec) -> dict[str, Any]:
+    lines, asked = spec
+    tracks = {name: tracks_of(stops) for name, stops in lines.items()}
+    if match := ASKED[0].fullmatch(asked):
+        answer, verifier = ("yes" if (int(match[2]), int(match[3])) in lines[match[1]] else "no"), "exact"
+    elif match := ASKED[1].fullmatch(asked):
+        answer, verifier = str(len(lines[match[1]])), "exact"
+    else:
+        answer, verifier = _way(tracks, asked), "transit"
+    return {"prompt": f"{describe(CELL * CELLS, lines)}\n{asked}", "answer": answer, "verifier": verifier}
+
+
+def _way(tracks: Mapping[str, Any], asked: str) -> str:
+    match = ASKED[2].fullmatch(asked)
+    if match is None:
+        raise Refused(f"roundtrip: {asked!r} asks nothing about a map")
+    ax, ay, bx, by = map(int, match.groups())
+    legs = way(tracks, (ax, ay), (bx, by))
+    if not legs:
+        raise Refused(f"impossible: no way from {ax} {ay} to {bx} {by}")
+    return "; ".join(f"{a[0]} {a[1]} {name} {b[0]} {b[1]}" for a, name, b in legs)
+
+
+def solve(question: str) -> str:
+    """From the pixels of the map alone."""
+    shown, asked = parts(question)
+    try:
+        tracks = tracks_seen(pixels(*read(shown)))
+    except ValueError as e:
+        raise Refused(f"roundtrip: {e}") from e
+    if match := ASKED[0].fullmatch(asked):
+        return "yes" if (int(match[2]), int(match[3])) in stations(tracks.get(match[1], ())) else "no"
+    if match := ASKED[1].fullmatch(asked):
+        return str(len(stations(tracks.get(match[1], ()))))
+    return _way(tracks, asked)
