@@ -1,5 +1,6 @@
 """Requests about small screens, which the environments `look`, `point` and `screen` show as pictures: point at a widget,
-name its box or the boxes of all buttons or fields, or press and write in a given order.
+name its box or the boxes of all buttons or fields, or press and write in a given order. Where `asks` names it, also all
+elements with their kinds and boxes.
 
 The question describes the screen in its first line (synth/scenes/screens.py) and asks in its last. Certificate: the answer
 from the values, against the answer read from the pixels of the drawn screen. Difficulty axes: widgets and steps."""
@@ -26,6 +27,7 @@ ASKED = {
     "point": re.compile(r"Point at the (\w+ \w+)\."),
     "boxes": re.compile(r"Which boxes hold the (button|field)s\?"),
     "steps": re.compile(r"(Press|Write) .*\."),
+    "elements": re.compile(r"Which elements are shown\?"),
 }
 PART = re.compile(r"(?:P|p)ress the (\w+ button)|(?:W|w)rite ([a-d]) into the (\w+ field)")
 Spec = tuple[Screen, str, str]  # what is asked, and the answer by construction
@@ -84,6 +86,8 @@ def draw(rng: Random, *, widgets: int, steps: int, asks: Sequence[str] = ASKS) -
         of = rng.choice(("button", "field"))
         asked = f"Which boxes hold the {of}s?"
         answer = "; ".join(_box(w) for w in shown.widgets if w.kind == of)
+    elif kind == "elements":
+        asked, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
     else:
         told, done = [], []
         for w in rng.sample(shown.widgets, min(steps, len(shown.widgets))):
@@ -100,7 +104,8 @@ def _box(w: Widget) -> str:
 
 def pose(spec: Spec) -> dict[str, Any]:
     shown, asked, answer = spec
-    verifier = "clicks" if ASKED["steps"].fullmatch(asked) else "boxes"
+    others = {"steps": "clicks", "elements": "elements"}
+    verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(asked)), "boxes")
     return {"prompt": f"{shown.text}\n{asked}", "answer": answer, "verifier": verifier}
 
 
@@ -113,6 +118,8 @@ def solve(question: str) -> str:
             return _box(screen.named(match[1]))
         if match := ASKED["boxes"].fullmatch(asked):
             return "; ".join(_box(w) for w in screen.widgets if w.kind == match[1])
+        if ASKED["elements"].fullmatch(asked):
+            return "; ".join(f"{w.kind} {_box(w)}" for w in screen.widgets)
         if not ASKED["steps"].fullmatch(asked):
             raise Refused(f"roundtrip: {asked!r} asks nothing about a screen")
         done = []

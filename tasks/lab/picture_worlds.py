@@ -22,6 +22,7 @@ from torch import nn
 
 from synth.families import scene_questions as scene_questions_module
 from synth.families.scene_questions import scene_questions
+from synth.families.screen_tasks import screen_tasks
 from synth.families.transit_maps import transit_maps
 from synth.scenes import draw, parts
 from synth.scenes.scenes import COLOURS, read
@@ -209,11 +210,28 @@ def routed(size: Size) -> Task:
     return _task("look", look(), turns, size, transit_maps, levels=(3,))
 
 
-TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (blurts, sprawls, glances, routed)}
+def listed(size: Size) -> Task:
+    """All elements of a screen of two or three; each has the other type three times in ten, and each box is moved by two
+    pixels three times in ten."""
+
+    def turns(p: Problem, rng: Random) -> list[str]:
+        out = []
+        for one in p.answer.split("; "):
+            kind, *box = one.split()
+            kind = kind if rng.random() < 0.7 else {"button": "field", "field": "button"}[kind]
+            off = rng.choice((-1, 1)) * 2 if rng.random() < 0.3 else 0
+            out.append(f"{kind} {max(0, int(box[0]) + off)} {box[1]} {int(box[2]) + off} {box[3]}")
+        return [said("; ".join(out))]
+
+    return _task("look", look(), turns, size, screen_tasks, levels=(1,), asks=("elements",))
+
+
+TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (blurts, sprawls, glances, routed, listed)}
 SIZES = {
     "blurts": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "sprawls": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "glances": Size(steps=160, demonstrations=1000, turn=16, length=112, lr=2e-3),
+    "listed": Size(steps=200, demonstrations=1200, turn=48, length=112, lr=2e-3),
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)

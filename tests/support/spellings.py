@@ -793,6 +793,42 @@ def transit(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def elements(p: Problem) -> tuple[Forms, Forms]:
+    """Typed boxes in any order; another type, one that is moved, one less and one more are wrong."""
+    gold = p.answer.split("; ")
+    kind, *box = gold[0].split()
+    other = {"button": "field", "field": "button"}[kind]
+    right: Forms = {"as told": p.answer, "turned around": "; ".join(reversed(gold)), "tight": ";".join(gold)}
+    wrong: Forms = {
+        "another type": "; ".join([" ".join([other, *box]), *gold[1:]]),
+        "moved": "; ".join([" ".join([kind, *(str(int(v) + 3) for v in box)]), *gold[1:]]),
+        "one less": "; ".join(gold[1:]) or None,
+        "one more": f"{p.answer}; button 100 100 106 106",
+        "no type": "; ".join([" ".join(box), *gold[1:]]),
+    }
+    return right, wrong
+
+
+def screen_tree(p: Problem) -> tuple[Forms, Forms]:
+    """Any JSON of the same tree; a widget that is missing, half a tree and a list are wrong."""
+    tree = json.loads(p.answer)
+    names = list(p.args["widgets"])
+    right: Forms = {
+        "as told": p.answer,
+        "tight": json.dumps(tree, separators=(",", ":")),
+        "over lines": json.dumps(tree, indent=1),
+        "in one column more": json.dumps({"col": [tree]}),
+    }
+    wrong: Forms = {
+        "half": p.answer[: len(p.answer) // 2],
+        "a list": f"[{p.answer}]",
+        "one widget": json.dumps({names[0].split()[1]: names[0].split()[0]}),
+        "words": "a row of buttons",
+        "no such widget": p.answer.replace("button", "slider").replace("field", "slider"),
+    }
+    return right, wrong
+
+
 GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
     "boxes": boxes,
@@ -821,6 +857,8 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "sql": sql,
     "trip_plan": trip_plan,
     "transit": transit,
+    "elements": elements,
+    "screen_tree": screen_tree,
 }
 # (verifier, reference, knobs, question, right answers, wrong answers)
 HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (
