@@ -43,6 +43,8 @@ def _measure(room: Room) -> dict[str, float]:
     training took; joint: `joint_error`."""
     stage = room.kept["knobs"]["rl"]
     changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
+    if stage.params["control"].get("few"):
+        changed["steps"] = stage.params["control"]["few"]
     alone = replace(stage, params={**stage.params, "control": {**stage.params["control"], **changed}})
     world = bind_all(alone.pieces, alone.params, alone.settings)["control"]()
     _, player = actor(

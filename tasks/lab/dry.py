@@ -118,6 +118,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "sprites": {"warm_steps": 40, "hidden": 32},
     "molecules": {"warm_steps": 40, "hidden": 32},
     "views": {"warm_steps": 40, "hidden": 32},
+    "modes": {"warm_steps": 40, "hidden": 32},
     "fr_ponder": {"steps": 12},
     "rlot": {"episodes": 48},
     "rlap": {"episodes": 48},

@@ -59,6 +59,13 @@ class FlowPolicy(nn.Module):
         mean = x - h * (v + sigma.square() / (2 * t) * (x + (1 - t) * v))
         return torch.cat([mean, sigma * h.sqrt()], 1)
 
+    def extras(self, observation: Tensor, chosen: Tensor, out: Tensor) -> dict[str, Tensor]:
+        """clean [n, d]: the x_0 that is predicted, read back from the mean of the step."""
+        x, mean = observation[:, : self._d], out[:, :-1]
+        t, h, sigma = observation[:, -3:].split(1, 1)
+        pull = sigma.square() / (2 * t)
+        return {"clean": x - t * ((x - mean) / h - pull * x) / (1 + pull * (1 - t))}
+
     def normal(self, out: Tensor, temperature: float) -> torch.distributions.Normal:
         mean, deviation = out[:, :-1], out[:, -1:]
         return torch.distributions.Normal(mean, deviation.expand_as(mean) * math.sqrt(temperature))

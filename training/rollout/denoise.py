@@ -4,13 +4,13 @@ It stands where `Player` does for text and `ControlPlayer` for actions. A noisy 
 extras "observation" [1, d + c + 3] and "action" [1, d], the next x; steps that follow the flow leave no segment. Where
 the world's schedule forks, a path goes on as `branch` paths, which hold the same segments up to there: the token of a
 step is the number of its branch, and the first entry of a row that of its tree, so rows share ids exactly where they
-share a path. Samples of one tree begin with the same noise, trees with different noise.
+share a path. In a world with `keeps_sample` the first step of a path has the extra "end" [1, d], its sample. Samples of one tree begin with the same noise, trees with different noise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -109,6 +109,8 @@ class DenoisingPlayer:
 
     def _scored(self, problems: Sequence[Problem], paths: list[_Path], x: np.ndarray, calls: float) -> list[Group]:
         world, done = self.world, [[] for _ in problems]
+        if getattr(world, "keeps_sample", False):
+            paths = [replace(p, segments=_ended(p.segments, end)) for p, end in zip(paths, x, strict=True)]
         parts = world.judge(x.astype(np.float64), [problems[p.group].args["seed"] for p in paths])
         for path, sample, each in zip(paths, x, parts, strict=True):
             problem = problems[path.group]
@@ -124,3 +126,12 @@ class DenoisingPlayer:
                 )
             )
         return [Group(id=f"{p.id}/{g}", rollouts=tuple(r)) for g, (p, r) in enumerate(zip(problems, done, strict=True))]
+
+
+def _ended(segments: tuple[Segment, ...], end: np.ndarray) -> tuple[Segment, ...]:
+    """The segments, of which the first step says where the path ended."""
+    beginning, *steps = segments
+    return (
+        beginning,
+        *(replace(s, extras={**s.extras, "end": end[None]}) if i == 0 else s for i, s in enumerate(steps)),
+    )

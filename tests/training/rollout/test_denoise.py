@@ -179,7 +179,7 @@ def test_prompts_of_tests_are_never_asked_in_training_and_examples_are_wrong_as_
     assert np.mean([p["exact"] for p in judged.judge(pictures, range(60))]) < 0.2
 
 
-@pytest.mark.parametrize("knobs, says", [({"steps": 1}, "2 steps or more"), ({"window": 11}, "one of|number of the 10"), ({"noise": [0.1]}, "one number above 0"), ({"noise": -1}, "one number above 0"), ({"branch": 0}, "from 1"), ({"branch": 9, "window": 9}, "too large"), ({"prompts": "all"}, "train or test"), ({"wrong_labels": 2.0}, "a share")])  # fmt: skip
+@pytest.mark.parametrize("knobs, says", [({"steps": 0}, "1 step or more"), ({"window": 11}, "one of|number of the 10"), ({"noise": [0.1]}, "one number above 0"), ({"noise": -1}, "one number above 0"), ({"branch": 0}, "from 1"), ({"branch": 9, "window": 9}, "too large"), ({"prompts": "all"}, "train or test"), ({"wrong_labels": 2.0}, "a share")])  # fmt: skip
 def test_knobs_that_cannot_be(knobs, says):
     with pytest.raises(ValueError, match=says):
         sprites(**knobs)

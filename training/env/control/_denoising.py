@@ -73,8 +73,8 @@ def schedule(piece: str, *, steps: int, window: int, shift_every: int, noise: fl
     """The schedule of these knobs. Raises ValueError for one that cannot be."""
     ends = (float(noise), float(noise)) if isinstance(noise, int | float) else tuple(map(float, noise))
     where = f"control/{piece}"
-    if steps < 2:
-        raise ValueError(f"{where}: steps is {steps}: a flow takes 2 steps or more")
+    if steps < 1:
+        raise ValueError(f"{where}: steps is {steps}: a flow takes 1 step or more")
     if not 0 <= window <= steps:
         raise ValueError(f"{where}: window is {window}: it is a number of the {steps} steps, 0 for all")
     if len(ends) != 2 or any(math.isnan(a) or a < 0 for a in ends) or (max(ends) > 0) != (min(ends) > 0):
