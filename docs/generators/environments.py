@@ -9,6 +9,8 @@ from tasks.evaluation.env_examples import lines
 
 PAGE = ROOT / "docs" / "examples" / "environments.md"
 SHOWN = {
+    "assemble": "A pipeline of typed tools, one at a time ([OpenAGI](../../flows/recipes/library/openagi-rltf.yaml)). The right way says the "
+    "reference; the wrong one writes in capitals and stops.",
     "corridor": "A corridor shared with a partner who keeps to a rule ([LLM-Coordination](../../flows/recipes/library/llm-coordination.yaml)). "
     "The right way takes the fewest steps; who only stays waits for the partner, or for ever.",
     "home": "An assistant at home ([ProPerSim](../../flows/recipes/library/propersim.yaml)). The right way is what the person rates highest at "

@@ -8,6 +8,7 @@ tools of the plan."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -45,9 +46,12 @@ WORDINGS = Wordings(
 Spec = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-def tool_pipelines(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: names of tools. `levels` are the rungs of the ladder to draw from."""
-    return item(
+def tool_pipelines(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), env: str = "single"
+) -> Problem | Quarantined:
+    """Problem `index` of a split: names of tools. `levels` are the rungs of the ladder to draw from; env "assemble" has the plan put
+    together tool by tool, with the reference as its demonstration."""
+    problem = item(
         seed,
         split,
         index,
@@ -58,7 +62,11 @@ def tool_pipelines(seed: int, split: Split, index: int, *, levels: Sequence[int]
         draw=draw,
         pose=pose,
         solve=solve,
+        env=env,
     )
+    if not isinstance(problem, Problem) or env != "assemble":
+        return problem
+    return replace(problem, lineage={**problem.lineage, "demonstration": [*problem.answer.split(), "done"]})
 
 
 def draw(rng: Random, *, tools: int) -> tuple[str, Spec]:

@@ -100,7 +100,7 @@ def measured(
     counted = {name: [r.get(name, 0) for r in rows] for name in ("forward_tokens", *STOPPED)}
     for run, rows_of in frame.assign(**counted).groupby("run"):
         if str(run) in labels:
-            named = ("forward_tokens", *(name for name in STOPPED if rows_of[name].any()))
+            named = ("forward_tokens", *(name for name in STOPPED if bool(rows_of[name].to_numpy().any())))
             out[labels[str(run)]] = over(metrics, rows_of)
             for name in named:
                 out[labels[str(run)]] |= mean(by_problem(rows_of, name), name=name)

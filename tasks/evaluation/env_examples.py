@@ -289,6 +289,18 @@ def _errand(i: int) -> Problem:
     return drawn
 
 
+def _plan(i: int) -> Problem:
+    from synth.families.tool_pipelines import tool_pipelines
+
+    drawn = tool_pipelines(0, "train", i, levels=[2], env="assemble")
+    assert isinstance(drawn, Problem)
+    return drawn
+
+
+def _demonstrated(p: Problem, state: dict, heard: str, turn: int) -> str:
+    return p.lineage["demonstration"][turn]
+
+
 def _screen(i: int) -> Problem:
     from synth.families.screen_tasks import screen_tasks
 
@@ -343,13 +355,8 @@ KNOWN: dict[str, Known] = {
         ("ask", "twenty_questions", _telling, _other, {}),
         ("bargain", "bargains", _hold, _always("<say>accept</say>"), {}),
         ("calculator", _SUMS, _after(_call("calculator", "expression", _formula)), _other, {}),
-        (
-            "corridor",
-            _errand,
-            lambda p, state, heard, turn: p.lineage["demonstration"][turn],
-            _always("<move>stay</move>"),
-            {},
-        ),
+        ("assemble", _plan, _demonstrated, lambda p, state, heard, turn: state["plan"][:1] and "done" or "upper", {}),
+        ("corridor", _errand, _demonstrated, _always("<move>stay</move>"), {}),
         ("curious", "twenty_questions", _telling, _other, {}),
         ("diagnose", "twenty_questions", _telling, _other, {}),
         ("expert", _SUMS, _after(_asked_back), _other, {}),

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from synth.types import Problem, Sampling, seed_for
+from synth.verify.pipeline import TOOLS
 from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.model import lora
@@ -58,6 +59,8 @@ class Scripted(TorchSampler):
 
 
 class _Session:
+    holds = True
+
     def __init__(
         self,
         sampler: Scripted,
@@ -76,9 +79,10 @@ class _Session:
         for r, x in zip(rows, new, strict=True):
             self.ids[r] = np.concatenate([self.ids[r], x])
 
-    def generate(self, sampling: Sampling) -> list[Segment]:
+    def generate(self, sampling: Sampling, choices: Sequence[Sequence[np.ndarray]] = ()) -> list[Segment]:
         sampler, render = self.sampler, self.sampler.speaks
         turns, rows = [], []
+        offered = dict(zip(self.rows, choices, strict=True)) if len(choices) else {}
         for r in self.rows:
             seed = 0 if sampling.temperature == 0 else self.seeds[r]  # the most likely turn is always the same
             heard = render.decode(self.ids[r])
@@ -87,6 +91,8 @@ class _Session:
             else:
                 text = sampler.say(heard, int(self.turns[r]), seed)
             ids = render.turn(text)[: sampling.max_tokens]
+            if len(mine := offered.get(r, ())) and not any(np.array_equal(ids, x) for x in mine):
+                ids = mine[seed_for(seed, "choice", int(self.turns[r])) % len(mine)]
             turns.append(ids)
             whole = np.concatenate([self.ids[r], ids])
             rows.append(Row(ids=whole, trainable=np.arange(len(whole)) >= len(self.ids[r])))
@@ -278,6 +284,11 @@ def _corridor(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"<move>{rng.choice(['left', 'right', 'stay'])}</move>" if rng.random() < 0.95 else ""
 
 
+def _assemble(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    right = [*p.answer.split(), "done"]
+    return right[turn] if turn < len(right) and rng.random() < 0.8 else str(rng.choice([*TOOLS, "done"]))
+
+
 def _home(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     kinds = re.findall(r"You may suggest (.+?) or stay silent", heard)[-1:] or ["news"]
     return f"<say>{rng.choice(kinds[0].split(', '))}</say>" if rng.random() < 0.6 else "<silent/>"
@@ -383,6 +394,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "focus": _focus,
     "reflect": _reflect,
     "corridor": _corridor,
+    "assemble": _assemble,
     "home": _home,
     "rank": _rank,
     "rate": _rate,

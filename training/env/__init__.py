@@ -52,6 +52,9 @@ class Env(Protocol):
         (the new messages are among them). The conversation so far and the rest are then separate rows, because neither
         saw the other.
 
+        Where only some texts make sense as the next turn, it may set state["choices"] to them, in `start` too: a sampler that can
+        holds the turn to them, and what was sampled is learned as what it is, a draw among what was allowed.
+
         An environment of several roles names them in `roles`, and keeps in state["speaker"] the one whose turn is next,
         from `start` on. The reward of a role is the part `reward_ROLE` of the score if there is one, else the value of
         the score.

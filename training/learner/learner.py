@@ -24,7 +24,7 @@ from training.learner.pack import Stream, dealt, select, split
 from training.learner.profile import Clock, flops, peak_mb
 from training.learner.world import ONE, World, talking
 from training.lm_head.fused_loss import fused_policy_loss, plan
-from training.lm_head.logprob import Head, fused_logprob, limits
+from training.lm_head.logprob import Asked, Head, fused_logprob, fused_stats, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
 from training.model.router import balance, replay_of
 from training.types import Batch, Metrics, Terms, TokenStats
@@ -120,13 +120,39 @@ def token_stats(model: nn.Module, batch: Batch, *, temperature: float = 1.0) -> 
 
 def _stats(model: nn.Module, batch: Batch, targets: Targets, temperature: float) -> TokenStats:
     logp, entropy = fused_logprob(targets.before, head_weight(model), targets.ids, temperature=temperature)
+    logp, entropy = targets.spread(logp, len(batch.ids)), targets.spread(entropy, len(batch.ids))
+    if "allowed" in batch.columns:
+        logp, entropy = _among_allowed(model, batch, targets, temperature, logp, entropy)
     return TokenStats(
-        logp=targets.spread(logp, len(batch.ids)),
-        entropy=targets.spread(entropy, len(batch.ids)),
+        logp=logp,
+        entropy=entropy,
         distribution=lambda: torch.log_softmax(
             (targets.each(targets.before) @ head_weight(model).T).float() / temperature, -1
         ),
         head=lambda: (targets.each(targets.before), Head(weight=head_weight(model), temperature=temperature)),
+    )
+
+
+def _among_allowed(
+    model: nn.Module, batch: Batch, targets: Targets, temperature: float, logp: Tensor, entropy: Tensor
+) -> tuple[Tensor, Tensor]:
+    """logp and entropy [T] with those of targets that were held to choices taken among what could be drawn: of the column
+    `allowed` [T, A] (ids + 1, 0: no more; all 0: any token), as the sampler renormalised it."""
+    offered = batch.columns["allowed"].index_select(0, targets.at).long()
+    held = (offered > 0).any(1).nonzero().squeeze(1)
+    if not len(held):
+        return logp, entropy
+    offered, at = offered[held], targets.at.index_select(0, held)
+    before, ids = targets.each(targets.before).index_select(0, held), batch.ids.index_select(0, at)
+    head = Head(weight=head_weight(model), temperature=temperature)
+    selected = fused_stats(before, head, ids, Asked(selected=(offered - 1).clamp(min=0))).selected
+    assert selected is not None
+    inner = torch.log_softmax(selected.masked_fill(offered == 0, -torch.inf), 1)
+    own = inner.gather(1, (offered == ids[:, None] + 1).int().argmax(1, keepdim=True)).squeeze(1)
+    spread = torch.where(offered > 0, inner, 0.0)
+    return (
+        logp.index_copy(0, at, own.to(logp.dtype)),
+        entropy.index_copy(0, at, -(spread.exp() * spread * (offered > 0)).sum(1).to(entropy.dtype)),
     )
 
 
@@ -478,7 +504,7 @@ class Learner:
                 stats = self.read(self.model, part, temperature=temperature)
         clock.mark("forward")
         if self.read is token_stats:
-            if self._local(len(targets.ids), objective):
+            if "allowed" not in part.columns and self._local(len(targets.ids), objective):
                 out = self._at_once(part, targets, objective, temperature)
                 clock.mark("head")
                 return out

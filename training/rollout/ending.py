@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -70,17 +72,20 @@ class ChoiceTree:
     allowed  [nodes, A] ids that may follow, padded with 0                there  [nodes, A] whether an entry is a real
              one
     child    [nodes, A] node to which each leads; an end leads to itself
+
+    Several lists of choices are several trees: list k begins at node k, so that rows of one batch may have different ones.
     """
 
-    def __init__(self, choices: list[np.ndarray], device: torch.device | str) -> None:
-        edges: list[dict[int, int]] = [{}]
-        for ids in choices:
-            node = 0
-            for i in map(int, ids):
-                if i not in edges[node]:
-                    edges.append({})
-                    edges[node][i] = len(edges) - 1
-                node = edges[node][i]
+    def __init__(self, lists: Sequence[Sequence[np.ndarray]], device: torch.device | str) -> None:
+        edges: list[dict[int, int]] = [{} for _ in lists]
+        for k, choices in enumerate(lists):
+            for ids in choices:
+                node = k
+                for i in map(int, ids):
+                    if i not in edges[node]:
+                        edges.append({})
+                        edges[node][i] = len(edges) - 1
+                    node = edges[node][i]
         wide = max(map(len, edges))
         self.allowed = torch.zeros(len(edges), wide, dtype=torch.long)
         self.there = torch.zeros(len(edges), wide, dtype=torch.bool)
@@ -101,7 +106,7 @@ class ChoiceTree:
                     f"the choice {choice!r} and its end have {len(x)} tokens, more than max_tokens = {sampling.max_tokens}: raise it or "
                     "shorten the choice"
                 )
-        return ChoiceTree(ids, device)
+        return ChoiceTree([ids], device)
 
     def cut(self, logits: Tensor, node: Tensor) -> Tensor:
         """Logits [B, V] and the node [B] of each row -> logits [B, A] of the tokens that may follow."""

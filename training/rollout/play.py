@@ -25,7 +25,7 @@ from training.types import Group, Rollout, Segment
 class Session(Protocol):
     """Running conversations, identified by their index in the prompts: `generate` samples the next turn of each that
     was told something last (at first all), `observe` appends the environment's text to some. The others wait, or are
-    over. `turns` [rows]: how many turns each has had. If `joins` is true, a session can take in more conversations
+    over. `turns` [rows]: how many turns each has had. If `holds` is true, `generate` takes the choices of each row too. If `joins` is true, a session can take in more conversations
     (TorchSampler's Session)."""
 
     turns: np.ndarray
@@ -139,7 +139,7 @@ class Player:
                     sessions = [self._opened([(i, talks[i].segments[0].ids, talks[i].seed) for i in alive], talks)]
             while sessions:
                 with sampling:
-                    turns = [turn for session, rows in sessions for turn in self._turns(session, rows)]
+                    turns = [turn for session, rows in sessions for turn in self._turns(session, rows, talks)]
                 acts = [(i, talks[i].turn(segment, seconds)) for i, segment, seconds in turns]
                 acted = [(i, text) for i, text in acts if text is not None]
                 replies = list(each(_step, [(talks[i], text) for i, text in acted]))
@@ -183,10 +183,23 @@ class Player:
         session = self.sampler.open([ids for _, ids, _ in rows], [seed for *_, seed in rows], **who)
         return session, {i: place for place, (i, *_) in enumerate(rows)}
 
-    def _turns(self, session: Session, rows: dict[int, int]) -> Iterator[tuple[int, Segment, float]]:
-        """(conversation, its turn, wall seconds that the batch took) of each row."""
+    def _turns(
+        self, session: Session, rows: dict[int, int], talks: list[Conversation]
+    ) -> Iterator[tuple[int, Segment, float]]:
+        """(conversation, its turn, wall seconds that the batch took) of each row. Raises ValueError where an environment holds
+        turns to choices and the sampler cannot."""
         begun = time.perf_counter()
-        sampled = session.generate(self.sampling)
+        choices = [talks[i].state.pop("choices", ()) for i in rows]
+        if any(choices):
+            if not getattr(session, "holds", False):
+                raise ValueError(
+                    "an environment holds turns to its choices, which this sampler cannot: take the engine torch and no decoder, "
+                    "or switch it off in the environment"
+                )
+            held = [[self.renderer.turn(c) for c in mine] for mine in choices]
+            sampled = session.generate(self.sampling, held)  # type: ignore[call-arg]
+        else:
+            sampled = session.generate(self.sampling)
         seconds = time.perf_counter() - begun
         for i, segment in zip(rows, sampled, strict=True):
             yield i, segment, seconds

@@ -48,6 +48,7 @@ SLOTS = {
     "cuda": 1024,
 }  # a decoding step of a small model on a CPU is limited by the number of operations, not by the number of rows
 _PREFILL = 16384  # tokens of prompts in one pass
+ALLOWED = 32  # ids that may follow one another where a turn is held to choices
 _LOGITS = 1 << 18  # elements of logits processed together
 _ROWS = 64  # and the rows for which a large head weight is read once
 _FLOOR = -1e4
@@ -143,6 +144,8 @@ class TorchSampler:
 class Session:
     """Running conversations. `generate` and `observe` alternate; rows are identified by their index in the prompts
     given at the start."""
+
+    holds = True  # turns to the choices of each row
 
     def __init__(
         self,
@@ -323,11 +326,13 @@ class Session:
             self.last[torch.from_numpy(one)] = self.last[torch.from_numpy(two)]
 
     @torch.inference_mode()
-    def generate(self, sampling: Sampling) -> list[Segment]:
+    def generate(self, sampling: Sampling, choices: Sequence[Sequence[np.ndarray]] = ()) -> list[Segment]:
         """Sample the next turn of every alive conversation: at most `max_tokens` ids, ending with the end-of-turn id
-        unless cut, or stopped by another id or by a string. Raises ValueError for impossible choices and stops."""
+        unless cut, or stopped by another id or by a string. choices: for each of them the turns, as ids, of which this one
+        must be one (none: any turn); what could be drawn is recorded, as `allowed` of the segment. Raises ValueError for
+        impossible choices and stops."""
         n, limit, sampler, cache = len(self.rows), sampling.max_tokens, self.sampler, self.cache
-        turn = _Turn(self, sampling)
+        turn = _Turn(self, sampling, choices)
         self._front(self.rows)
         if sampler.turns is not None and turn.plain and not self.edits:
             return self._compiled(sampler.turns, turn)
@@ -379,7 +384,7 @@ class _Turn:
     """One turn of all rows while it is sampled. Arrays are by row: `length` tokens so far, `over` whether it has ended,
     and the drawn tokens."""
 
-    def __init__(self, session: Session, sampling: Sampling) -> None:
+    def __init__(self, session: Session, sampling: Sampling, choices: Sequence[Sequence[np.ndarray]] = ()) -> None:
         sampler, device, n, limit = session.sampler, session.cache.device, len(session.seeds), sampling.max_tokens
         self.sampling, self.version, self.logits = sampling, sampler.version, sampler.logits
         self.vocabulary = len(head_weight(sampler.model))
@@ -387,7 +392,12 @@ class _Turn:
         self.choices = None
         if sampling.choices and sampler.renderer is not None:  # `Ending.of` refuses choices without a renderer
             self.choices = ChoiceTree.of(sampling, sampler.renderer, device)
-        self.node = torch.zeros(n, dtype=torch.long, device=device)  # the node of each row in the tree of choices
+        self.node = torch.zeros(
+            n, dtype=torch.long, device=device
+        )  # the node of each row in the trees of choices; -1: any token
+        self.allowed = None  # per row and token the ids that could be drawn, + 1; 0: no more, all 0: any
+        if any(map(len, choices)):
+            self._hold(session.rows, choices, n, device)
         # One uniform number per (sample, turn, position): a counter-based stream, so neighbours and batch order do not
         # matter.
         uniforms = np.zeros((n, limit))
@@ -401,6 +411,34 @@ class _Turn:
         self.logp, self.entropy = (np.zeros((n, limit + 1), dtype=np.float32) for _ in range(2))
         self.why: dict[int, Stop] = {}
 
+    def _hold(
+        self, rows: Sequence[int], choices: Sequence[Sequence[np.ndarray]], n: int, device: torch.device | str
+    ) -> None:
+        """Rows [B] are held to their choices. Raises ValueError for one that does not fit into a turn, for two kinds of
+        choices, and where more ids may follow than are recorded."""
+        limit, lists, place = self.sampling.max_tokens, [], {}
+        if self.choices is not None:
+            raise ValueError("choices are given for the sampling and for single rows: leave out one of them")
+        self.node = torch.full((n,), -1, dtype=torch.long, device=device)
+        for r, mine in zip(rows, choices, strict=True):
+            if not len(mine):
+                continue
+            if (longest := max(map(len, mine))) > limit:
+                raise ValueError(
+                    f"a choice and its end have {longest} tokens, more than max_tokens = {limit} of a turn: raise max_turn_tokens, or shorten it"
+                )
+            key = tuple(x.tobytes() for x in mine)
+            if key not in place:
+                place[key] = len(lists)
+                lists.append(mine)
+            self.node[r] = place[key]
+        self.choices = ChoiceTree(lists, device)
+        if (wide := self.choices.allowed.shape[1]) > ALLOWED:
+            raise ValueError(
+                f"{wide} tokens may follow one another in these choices, and {ALLOWED} are the most: offer fewer"
+            )
+        self.allowed = np.zeros((n, limit + 1, ALLOWED), dtype=np.int32)
+
     def sample(self, last: Tensor, rows: np.ndarray) -> Tensor:
         """The next ids [B] after the hidden states `last` [B, d] of `rows`; rows that end with them are marked as
         over."""
@@ -413,18 +451,45 @@ class _Turn:
         in_cache = max(16, _LOGITS // self.vocabulary)
         for part in blocks(len(rows), max(_ROWS, in_cache)):
             logits = self.logits(last[part])
-            if self.choices:
-                logits = self.choices.cut(logits, node[part])
-            done += [_draw(logits[few], self.sampling, uniform[part][few]) for few in blocks(len(logits), in_cache)]
+            if self.choices is None:
+                done += [_draw(logits[few], self.sampling, uniform[part][few]) for few in blocks(len(logits), in_cache)]
+            else:
+                done.append(self._held(logits, node[part], uniform[part]))
         token, logp, entropy = (torch.cat(x) if len(done) > 1 else x[0] for x in zip(*done, strict=True))
-        if self.choices:
-            token, self.node[torch.from_numpy(rows)] = self.choices.step(node, token)
+        if self.choices is not None:
+            self._recorded(node, rows, at)
+            held = node >= 0
+            _, child = self.choices.step(node.clamp(min=0), token.clamp(max=self.choices.allowed.shape[1] - 1))
+            ids = self.choices.allowed[node.clamp(min=0), token.clamp(max=self.choices.allowed.shape[1] - 1)]
+            self.node[torch.from_numpy(rows)] = torch.where(held, child, node)
+            token = torch.where(held, ids, token)
         ids = token.cpu().numpy()
         self.ids[rows, at], self.logp[rows, at], self.entropy[rows, at] = ids, logp.cpu().numpy(), entropy.cpu().numpy()
         live = ~self.over[rows]
         self.length[rows] += live
         self.judge(rows[live & (self.ending.may_end[ids] | (at + 1 == limit))])
         return token
+
+    def _held(self, logits: Tensor, node: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For logits [B, V] the draws [B], as places among the allowed ids where a row is held to choices, as ids where it is
+        not; their log-probs and entropies [B]."""
+        assert self.choices is not None
+        held = node >= 0
+        if bool(held.all()):
+            return _draw(self.choices.cut(logits, node), self.sampling, uniform)
+        free = _draw(logits, self.sampling, uniform)
+        cut = _draw(self.choices.cut(logits, node.clamp(min=0)), self.sampling, uniform)
+        token, logp, entropy = (torch.where(held, a, b) for a, b in zip(cut, free, strict=True))
+        return token, logp, entropy
+
+    def _recorded(self, node: Tensor, rows: np.ndarray, at: np.ndarray) -> None:
+        """Notes what each of the rows could draw at its place."""
+        if self.allowed is None or self.choices is None:
+            return
+        known = node.clamp(min=0)
+        ids = torch.where(self.choices.there[known], self.choices.allowed[known] + 1, 0)
+        ids = torch.where((node >= 0)[:, None], ids, 0).cpu().numpy()
+        self.allowed[rows, at, : ids.shape[1]] = ids
 
     def judge(self, rows: np.ndarray) -> None:
         """Whether each of these rows, which may end at their last token, is over, and why."""
@@ -438,7 +503,7 @@ class _Turn:
     def plain(self) -> bool:
         """Whether tokens are drawn from the whole distribution."""
         s = self.sampling
-        return not (s.choices or s.top_k or s.top_p < 1 or s.min_p > 0)
+        return not (self.choices is not None or s.choices or s.top_k or s.top_p < 1 or s.min_p > 0)
 
     def drawn(self) -> Drawn:
         """The arrays that compiled code fills."""
@@ -466,6 +531,7 @@ class _Turn:
                 stop=self.why[r],
                 version=self.version,
                 sampling=self.sampling,
+                extras={} if self.allowed is None else {"allowed": self.allowed[r, :k].copy()},
             )
             for r, k in cut
         ]

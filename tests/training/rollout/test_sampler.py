@@ -532,3 +532,65 @@ def test_a_gpu_says_what_the_cpu_says(slots):
     with torch.no_grad():
         logp = token_stats(source.model, batch).logp
     torch.testing.assert_close(logp[batch.trainable], batch.columns["logp"][batch.trainable], atol=1e-4, rtol=0)
+
+
+# --- rows of one batch with choices of their own ----------------------------------------------------------------------
+
+
+def test_each_row_is_held_to_its_own_choices_and_a_free_row_to_none():
+    """The log-probs and entropies are those that the learner gives from what was recorded, with their gradient."""
+    source = speaker(slots=3)
+    source.end_id = source.renderer.end_id
+    lists = [("search", "search engine", "see"), ("Norvia",), (), ("What", "see")]
+    prompts = [tiny.ids(7, below=300)[0]] * 3 + [tiny.ids(5, below=300)[0]]
+    held = [[source.renderer.turn(c) for c in mine] for mine in lists]
+    session = source.open(prompts * 10, range(40))
+    turns = session.generate(Sampling(max_tokens=12), held * 10)
+    texts = [source.renderer.decode(s.ids[:-1] if s.ids[-1] == source.end_id else s.ids) for s in turns]
+    for k, mine in enumerate(lists):
+        said = set(texts[k::4])
+        assert said <= set(mine) if mine else len(said) > 5
+    assert len(set(texts[0::4])) > 1 and all(float(s.logp.sum()) == 0.0 for s in turns[1::4]), "one choice is certain"
+    free = TorchSampler(source.model, source.end_id).open(prompts * 10, range(40)).generate(Sampling(max_tokens=12))
+    assert [s.ids.tolist() for s in free[2::4]] == [s.ids.tolist() for s in turns[2::4]], "a free row draws as ever"
+    rows = []
+    for p, s in zip(prompts * 10, turns, strict=True):
+        ids = np.concatenate([p, s.ids])
+        wide = np.concatenate([np.zeros((len(p), s.extras["allowed"].shape[1])), s.extras["allowed"]])
+        rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(p), columns={"allowed": wide}))
+    batch = pack(rows)
+    stats = token_stats(source.model, batch)
+    np.testing.assert_allclose(
+        stats.logp[batch.trainable].detach().numpy(), np.concatenate([s.logp for s in turns]), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        stats.entropy[batch.trainable].detach().numpy(), np.concatenate([s.entropy for s in turns]), atol=1e-5
+    )
+
+
+def test_the_gradient_of_a_held_turn_is_that_of_the_renormalised_distribution():
+    model = tiny.build(vocabulary=V, init_range=0.2)
+    ids, allowed = np.array([3, 4, 7]), np.zeros((3, 4))
+    allowed[2, :2] = [8, 10]  # ids 7 and 9
+    batch = pack([Row(ids=ids, trainable=np.arange(3) == 2, columns={"allowed": allowed})])
+    token_stats(model, batch).logp.sum().backward()
+    got = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    plain = pack([Row(ids=ids, trainable=np.arange(3) == 2)])
+    full = token_stats(model, plain).distribution()[0]
+    (full[7] - full[[7, 9]].logsumexp(0)).backward()
+    for n, p in model.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(got[n], p.grad, atol=1e-6, rtol=1e-4)
+
+
+def test_choices_of_rows_that_cannot_be_are_refused():
+    source = speaker()
+    source.end_id = source.renderer.end_id
+    turn = source.renderer.turn
+    with pytest.raises(ValueError, match="raise max_turn_tokens"):
+        source.open(PROMPTS[:1], [0]).generate(Sampling(max_tokens=2), [[turn("What is the capital")]])
+    with pytest.raises(ValueError, match="leave out one of them"):
+        source.open(PROMPTS[:1], [0]).generate(Sampling(max_tokens=9, choices=("see",)), [[turn("see")]])
+    with pytest.raises(ValueError, match="32 are the most"):
+        source.open(PROMPTS[:1], [0]).generate(Sampling(max_tokens=9), [[np.array([i]) for i in range(40)]])

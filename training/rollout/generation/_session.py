@@ -46,6 +46,8 @@ class EmbeddingSession(Session):
     """`next_inputs` draws what follows and says what the model reads for it; `extras` is what is recorded of a turn.
     A row that is over stays in the batch until the last is."""
 
+    holds = False
+
     @property
     def joins(self) -> bool:
         return False
@@ -66,9 +68,9 @@ class EmbeddingSession(Session):
         return np.random.Generator(np.random.Philox(key=[self.seeds[row], (1 << 32) + int(self.turns[row])]))
 
     @torch.inference_mode()
-    def generate(self, sampling: Sampling) -> list[Segment]:
+    def generate(self, sampling: Sampling, choices: Sequence[Sequence[np.ndarray]] = ()) -> list[Segment]:
         """As `Session.generate`. Raises ValueError for a sampling that cuts the distribution, or offers choices."""
-        turn = _Turn(self, sampling)
+        turn = _Turn(self, sampling, choices)
         if not turn.plain:
             raise ValueError(
                 "a way of generation of its own draws from the whole distribution: leave out top_k, top_p, min_p and choices"
