@@ -68,7 +68,7 @@ def joint_error(rollouts: Sequence[Rollout], gamma: float = 0.99) -> float:
     begun: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
     for r in rollouts:
         steps = [s for s in r.segments if s.role == "model"]
-        if "ahead" not in steps[0].extras:
+        if not steps or "ahead" not in steps[0].extras:
             return 0.0
         paid = np.sum([gamma**t * s.extras["rewards"][0] for t, s in enumerate(steps)], axis=0)
         begun.setdefault(steps[0].extras["observation"].tobytes(), (steps[0].extras["ahead"][0], []))[1].append(paid)

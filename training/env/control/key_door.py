@@ -163,3 +163,17 @@ def key_door(
             f"control/key_door: bonus is {bonus}: three sub-goals must be worth less than the goal, so below 1/3"
         )
     return KeyDoor(size, steps, teacher, bonus, error_rate, absent, ends)
+
+
+def scripted(seed: int, size: int) -> np.ndarray:
+    """[n, 21] the observations of a play that goes straight to the key, the door and the goal, the last one behind the goal."""
+    world = KeyDoor(size, 10 * size, "none", 0.0, 0.0, 0.0, True)
+    state, seen = world.start(seed)
+    out = [seen]
+    while not state.done:
+        x, y = next(cell for cell, reached in ((state.key, state.held), (state.door, state.open), (state.goal, False)) if not reached)  # fmt: skip
+        across, along = x - state.at[0], y - state.at[1]
+        # Rows first, since the door is entered from the side; but out of the door only to the side.
+        rows = along != 0 and state.at[0] != state.door[0]
+        out.append(world.step(state, (2 if along > 0 else 0) if rows else (1 if across > 0 else 3)).observation)
+    return np.stack(out)
