@@ -85,25 +85,31 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
     while True:
         kind = rng.choice(list(asks))
         placed = scattered(rng, rng.randint(2, things), cells)
-        a, b = rng.sample(placed, 2)
-        if kind == "colour" and sum(t.shape == a.shape for t in placed) > 1:
-            continue
-        if kind == "shape" and sum(t.colour == a.colour for t in placed) > 1:
-            continue
-        if (kind == "left" and a.x == b.x) or (kind == "larger" and a.size == b.size):
-            continue
-        asked = {
-            "count": f"How many shapes are {rng.choice(list(COLOURS))}?",
-            "colour": f"Which colour is the {a.shape}?",
-            "place": f"In which column and row is the {a.name}?",
-            "left": f"Is the {a.name} left of the {b.name}?",
-            "larger": f"Is the {a.name} larger than the {b.name}?",
-            "box": f"Which box holds the {a.name}?",
-            "shape": f"Which shape is {a.colour}?",
-            "boxes": f"Which boxes hold the {a.colour} shapes?",
-            "warm": "How warm is the picture, from 1 (no red or yellow shape) to 9 (no other shape)?",
-        }[kind]
-        return f"{describe(CELL * cells, placed)}\n{asked}", (CELL * cells, placed, asked)
+        if asked := asked_of(rng, placed, (kind,)):
+            return f"{describe(CELL * cells, placed)}\n{asked}", (CELL * cells, placed, asked)
+
+
+def asked_of(rng: Random, placed: Sequence[Thing], asks: Sequence[str]) -> str:
+    """A question of one of the kinds about these things; "" where the one that was drawn has no one answer."""
+    kind = asks[0] if len(asks) == 1 else rng.choice(list(asks))
+    a, b = rng.sample(placed, 2)
+    if kind == "colour" and sum(t.shape == a.shape for t in placed) > 1:
+        return ""
+    if kind == "shape" and sum(t.colour == a.colour for t in placed) > 1:
+        return ""
+    if (kind == "left" and a.x == b.x) or (kind == "larger" and a.size == b.size):
+        return ""
+    return {
+        "count": f"How many shapes are {rng.choice(list(COLOURS))}?",
+        "colour": f"Which colour is the {a.shape}?",
+        "place": f"In which column and row is the {a.name}?",
+        "left": f"Is the {a.name} left of the {b.name}?",
+        "larger": f"Is the {a.name} larger than the {b.name}?",
+        "box": f"Which box holds the {a.name}?",
+        "shape": f"Which shape is {a.colour}?",
+        "boxes": f"Which boxes hold the {a.colour} shapes?",
+        "warm": "How warm is the picture, from 1 (no red or yellow shape) to 9 (no other shape)?",
+    }[kind]
 
 
 def pose(spec: Spec) -> dict[str, Any]:

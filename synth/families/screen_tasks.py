@@ -1,6 +1,6 @@
 """Requests about small screens, which the environments `look`, `point` and `screen` show as pictures: point at a widget,
 name its box or the boxes of all buttons or fields, or press and write in a given order. Where `asks` names it, also all
-elements with their kinds and boxes.
+elements with their kinds and boxes, and whether a first action is right (`judge`), with the reason as working.
 
 The question describes the screen in its first line (synth/scenes/screens.py) and asks in its last. Certificate: the answer
 from the values, against the answer read from the pixels of the drawn screen. Difficulty axes: widgets and steps."""
@@ -26,8 +26,9 @@ ASKS = ("point", "boxes", "steps")
 ASKED = {
     "point": re.compile(r"Point at the (\w+ \w+)\."),
     "boxes": re.compile(r"Which boxes hold the (button|field)s\?"),
-    "steps": re.compile(r"(Press|Write) .*\."),
+    "steps": re.compile(r"(Press|Write) [^?]*\."),
     "elements": re.compile(r"Which elements are shown\?"),
+    "judge": re.compile(r"((?:Press|Write) .*\.) Action: (click \d \d|type [a-d])\. Is it right\?"),
 }
 PART = re.compile(r"(?:P|p)ress the (\w+ button)|(?:W|w)rite ([a-d]) into the (\w+ field)")
 Spec = tuple[Screen, str, str]  # what is asked, and the answer by construction
@@ -86,16 +87,31 @@ def draw(rng: Random, *, widgets: int, steps: int, asks: Sequence[str] = ASKS) -
         of = rng.choice(("button", "field"))
         asked = f"Which boxes hold the {of}s?"
         answer = "; ".join(_box(w) for w in shown.widgets if w.kind == of)
+    elif kind == "judge":
+        ((told, done),) = _requested(rng, shown, 1)
+        first = done.partition(";")[0]
+        other = rng.choice([w for w in shown.widgets if f"click {w.x} {w.y}" != first])
+        action = first if rng.random() < 0.5 else f"click {other.x} {other.y}"
+        asked, answer = f"{told}. Action: {action}. Is it right?".capitalize(), "yes" if action == first else "no"
+        asked = asked.replace("action:", "Action:").replace("is it right?", "Is it right?")
     elif kind == "elements":
         asked, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
     else:
-        told, done = [], []
-        for w in rng.sample(shown.widgets, min(steps, len(shown.widgets))):
-            letter = rng.choice(LETTERS)
-            told.append(f"press the {w.name}" if w.kind == "button" else f"write {letter} into the {w.name}")
-            done += [f"click {w.x} {w.y}", *([f"type {letter}"] if w.kind == "field" else [])]
+        told, done = zip(*_requested(rng, shown, steps), strict=True)
         asked, answer = f"{', then '.join(told)}.".capitalize(), "; ".join(done)
     return f"{shown.text}\n{asked}", (shown, asked, answer)
+
+
+def _requested(rng: Random, shown: Screen, steps: int) -> list[tuple[str, str]]:
+    """Up to `steps` parts of a request in words, each with its actions."""
+    out = []
+    for w in rng.sample(shown.widgets, min(steps, len(shown.widgets))):
+        letter = rng.choice(LETTERS)
+        if w.kind == "button":
+            out.append((f"press the {w.name}", f"click {w.x} {w.y}"))
+        else:
+            out.append((f"write {letter} into the {w.name}", f"click {w.x} {w.y}; type {letter}"))
+    return out
 
 
 def _box(w: Widget) -> str:
@@ -106,7 +122,19 @@ def pose(spec: Spec) -> dict[str, Any]:
     shown, asked, answer = spec
     others = {"steps": "clicks", "elements": "elements"}
     verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(asked)), "boxes")
-    return {"prompt": f"{shown.text}\n{asked}", "answer": answer, "verifier": verifier}
+    posed = {"prompt": f"{shown.text}\n{asked}", "answer": answer, "verifier": verifier}
+    if match := ASKED["judge"].fullmatch(asked):
+        w = _aimed(match[1], shown)
+        return posed | {"verifier": "exact", "working": f"the {w.name} is at {w.x} {w.y}"}
+    return posed
+
+
+def _aimed(request: str, shown: Screen) -> Widget:
+    """The widget that a request of one part is about."""
+    match = PART.search(request)
+    if match is None:
+        raise Refused(f"roundtrip: {request!r} asks for nothing")
+    return shown.named(match[1] or match[3])
 
 
 def solve(question: str) -> str:
@@ -118,6 +146,9 @@ def solve(question: str) -> str:
             return _box(screen.named(match[1]))
         if match := ASKED["boxes"].fullmatch(asked):
             return "; ".join(_box(w) for w in screen.widgets if w.kind == match[1])
+        if match := ASKED["judge"].fullmatch(asked):
+            w = _aimed(match[1], screen)
+            return "yes" if match[2] == f"click {w.x} {w.y}" else "no"
         if ASKED["elements"].fullmatch(asked):
             return "; ".join(f"{w.kind} {_box(w)}" for w in screen.widgets)
         if not ASKED["steps"].fullmatch(asked):

@@ -301,12 +301,20 @@ def _demonstrated(p: Problem, state: dict, heard: str, turn: int) -> str:
     return p.lineage["demonstration"][turn]
 
 
-def _screen(i: int) -> Problem:
-    from synth.families.screen_tasks import screen_tasks
+def _screen_of(asks: str, env: str) -> Callable[[int], Problem]:
+    def problem(i: int) -> Problem:
+        from synth.families.screen_tasks import screen_tasks
 
-    drawn = screen_tasks(0, "train", i, asks=["point"], env="point")
-    assert isinstance(drawn, Problem)
-    return drawn
+        drawn = screen_tasks(0, "train", i, asks=[asks], env=env)
+        assert isinstance(drawn, Problem)
+        return drawn
+
+    return problem
+
+
+def _acting(p: Problem, state: dict, heard: str, turn: int) -> str:
+    """The next action of the reference."""
+    return f"<act>{p.answer.split('; ')[turn]}</act>"
 
 
 def _towards(p: Problem, state: dict, heard: str, turn: int) -> str:
@@ -367,7 +375,8 @@ KNOWN: dict[str, Known] = {
         ("halves", _SUMS, _after(_half), _after(_half, then=_other), {}),
         ("home", "home_moments", _at_home(True), _at_home(False), {}),
         ("look", "scene_questions", _answer, _other, {}),
-        ("point", _screen, _towards, _always("<stop/>"), {}),
+        ("point", _screen_of("point", "point"), _towards, _always("<stop/>"), {}),
+        ("screen", _screen_of("steps", "screen"), _acting, _always("<act>wait</act>"), {}),
         ("focus", _far, _after(_always("<box>0 0</box>")), _after(_always("<box>0 0</box>"), then=_other), {}),
         ("perceive", "scene_questions", _answer, _other, {}),
         ("reflect", "scene_questions", _answer, _other, {}),

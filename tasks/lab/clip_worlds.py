@@ -5,6 +5,7 @@ Each task has a SmolVLM of two layers over a tower of one, made from a configura
 of yet other problems, some of them careless. It is trained once per project and kept (a minute or two). Frames of 32 pixels
 are four tokens each. Questions that differ in nothing but what is shown cannot be answered without looking.
 
+    acting      a request is fulfilled action by action (`screen`)
     pointing    a cursor is moved to a widget of a screen (environment `point`)
     rated       eight frames with planted faults are given three scores (`look`)
     grounded    in which frames a shape is shown (`look`)
@@ -15,7 +16,7 @@ are four tokens each. Questions that differ in nothing but what is shown cannot 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -27,13 +28,14 @@ from synth.types import Message, Problem, digest, seed_for
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
-from tasks.lab.picture_worlds import TOOLS, kept, made, said
+from tasks.lab.picture_worlds import MATRIX_LR, TOOLS, eyed, kept, made, said
 from tasks.lab.starts import Size, Start, Talk, Task, taught
 from training.env import Env
 from training.env.frames import frames
 from training.env.look import look
 from training.env.point import point
 from training.env.rewatch import rewatch
+from training.env.screen import screen
 from training.learner.learner import Optim
 from training.model.model import new_vision_model, train_tokenizer
 from training.model.render import Renderer
@@ -97,6 +99,23 @@ def pointing(size: Size) -> Task:
         return f"<move>{' '.join(told)}</move>"
 
     return _task(size, env, says, screen_tasks, "point", asks=("point",), levels=(1,))
+
+
+def acting(size: Size) -> Task:
+    """Requests of one part, action by action: an action is the next of the reference seven times in ten, else a click
+    anywhere. One demonstration in three is a question whether an action is right, answered with the reason, and rightly."""
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        actions = p.answer.split("; ")
+        if rng.random() < 0.7 and turn < len(actions):
+            return f"<act>{actions[turn]}</act>"
+        return f"<act>click {rng.randrange(4)} {rng.randrange(4)}</act>"
+
+    task = _task(size, screen(most=4), says, screen_tasks, "screen", asks=("steps",), levels=(1,))
+    judged = made(screen_tasks, "train", size.demonstrations // 2, seed=1, env="look", asks=("judge",), levels=(1,))
+    rng = Random(seed_for(0, "clips", "judged"))
+    told = [talk(look(), p, lambda p, turn, heard, rng: p.lineage["solution"], rng) for p in judged]
+    return replace(task, shown=[*task.shown, *told])
 
 
 def _near(gold: int, rng: Random, right: float) -> int:
@@ -177,13 +196,16 @@ def watched(size: Size) -> Task:
 
 
 SIZES = {
+    "acting": Size(steps=400, demonstrations=2000, turn=16, length=160),
     "watched": Size(steps=300, demonstrations=3000, turn=48, length=144),
     "pointing": Size(steps=400, demonstrations=3000, turn=16, length=144),
     "rated": Size(steps=300, demonstrations=3000, turn=12, length=112),
     "grounded": Size(steps=300, demonstrations=3000, turn=24, length=112),
     "spotted": Size(steps=300, demonstrations=3000, turn=12, length=160),
 }
-WORLDS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (pointing, rated, grounded, spotted, watched)}
+WORLDS: dict[str, Callable[[Size], Task]] = {
+    f.__name__: f for f in (acting, pointing, rated, grounded, spotted, watched)
+}
 
 
 @lru_cache
@@ -191,7 +213,9 @@ def seeing(name: str) -> Start:
     """The task of a name and its policy, which is trained once per project and kept."""
     size = SIZES[name]
     task = WORLDS[name](size)
-    known = digest(asdict(size), PICTURE, [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown])[:12]
+    known = digest(
+        asdict(size), PICTURE, MATRIX_LR, [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown]
+    )[:12]
     model, tokenizer = kept(f"{name}-{known}", lambda: _trained(name, size, task.shown))
     return Start(
         world=World(tuple(task.train), ()),
@@ -208,16 +232,18 @@ def seeing(name: str) -> Start:
 def _trained(name: str, size: Size, talks: Sequence[Talk]) -> tuple[Any, Any]:
     tokenizer = train_tokenizer([m.content for t in talks for m in t], vocab_size=size.vocabulary)
     tokenizer.picture_tokens = TOKENS
-    model = new_vision_model(
-        tokenizer,
-        hidden=size.hidden,
-        layers=size.layers,
-        heads=4,
-        intermediate=2 * size.hidden,
-        max_length=512,
-        seed=seed_for(0, "clips", name),
-        **PICTURE,
+    model = eyed(
+        new_vision_model(
+            tokenizer,
+            hidden=size.hidden,
+            layers=size.layers,
+            heads=4,
+            intermediate=2 * size.hidden,
+            max_length=512,
+            seed=seed_for(0, "clips", name),
+            **PICTURE,
+        )
     )
-    optim = Optim(kind="muon", lr=size.lr, matrix_lr=0.03, warmup=20, steps=size.steps, weight_decay=0.0)
+    optim = Optim(kind="muon", lr=size.lr, matrix_lr=MATRIX_LR, warmup=20, steps=size.steps, weight_decay=0.0)
     taught(model, Renderer(tokenizer), talks, optim, steps=size.steps, seed=seed_for(0, "clips", name, "order"))
     return model, tokenizer

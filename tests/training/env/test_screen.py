@@ -1,0 +1,97 @@
+"""Requests on screens, action by action: what is left to do, how an episode ends, and what the judge is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from synth.families.screen_tasks import screen_tasks
+from synth.scenes import draw
+from synth.types import Message, Problem, Scored
+from synth.verify import verify
+from synth.verify.clicks import played, read
+from training.env.screen import left, screen
+from training.media import HELD
+from training.rl.group_transform.judged_actions import asked
+from training.types import Rollout
+
+SCREEN = "Screen of 32: red button 1 2; blue field 3 0; cursor 0 0"
+ASK = "Press the red button, then write b into the blue field."
+
+
+def problem(asks=ASK, answer="click 1 2; click 3 0; type b"):
+    return Problem.make(prompt=f"{SCREEN}\n{asks}", answer=answer, verifier="clicks", family="x", split="train")
+
+
+def play(env, p, *turns):
+    state, shown = env.start(p, {"draw": draw})
+    for text in turns:
+        told, over, score = env.step(state, text)
+        shown = [*shown, *told]
+    return shown, over, score
+
+
+def test_what_is_left_is_counted_by_hand():
+    wanted = played(f"{SCREEN}\n{ASK}", "click 1 2; click 3 0; type b")
+    for actions, rest in (
+        ("click 0 3", 3),
+        ("click 1 2", 2),
+        ("click 3 0", 2),
+        ("click 3 0; click 0 3", 3),
+        ("click 3 0; type b", 1),
+    ):
+        assert left(played(f"{SCREEN}\n{ASK}", actions), wanted) == rest, actions
+    assert left(played(f"{SCREEN}\n{ASK}", "click 3 0; type a"), wanted) is None
+    nothing = read("Screen of 32: red button 1 2; blue field 3 0")
+    assert left(played(f"{SCREEN}\n{ASK}", "click 1 2"), nothing) is None
+
+
+def test_the_screen_that_is_shown_changes_with_the_action():
+    shown, over, _ = play(screen(), problem(), "<act>click 1 2</act>")
+    first, second = (HELD.of(m.media[0]) for m in shown)
+    assert not over and (first != second).any() and "Screen of" not in shown[0].content
+    blank, _, _ = play(screen(shown="white"), problem(), "<act>click 1 2</act>")
+    assert (HELD.of(blank[1].media[0]) == 255).all()
+
+
+@pytest.mark.parametrize(
+    ("turns", "value", "part"),
+    [
+        (("<act>click 3 0</act>", "<act>type b</act>", "<act>click 1 2</act>"), 1.0, "done"),
+        (("<act>click 3 0</act>", "<act>type c</act>"), 0.0, "lost"),
+        (("press it",), 0.0, "malformed"),
+        (("<act>click 9 9</act>",), 0.0, "malformed"),
+    ],
+)
+def test_how_it_ends(turns, value, part):
+    _, over, score = play(screen(), problem(), *turns)
+    assert over and isinstance(score, Scored) and score.value == value and score.parts[part] == 1.0
+
+
+def test_it_ends_at_the_last_action():
+    _, over, score = play(screen(most=2), problem(), "<act>click 0 3</act>", "<act>click 1 2</act>")
+    assert over and isinstance(score, Scored) and score.value == 0.0 and score.parts["steps_right"] == 0.5
+
+
+def test_a_problem_without_actions_is_one_sentence():
+    with pytest.raises(ValueError, match="asks \\['steps'\\]"):
+        screen().start(problem("Point at the red button.", "9 17 15 23"), {"draw": draw})
+
+
+def test_the_judge_sees_the_screen_before_each_action():
+    shown, _, score = play(screen(), problem(), "<act>click 1 2</act>")
+    messages = (shown[0], Message(role="assistant", content="<act>click 1 2</act>"), shown[1])
+    messages = (*messages, Message(role="assistant", content="no"))
+    assert score is None
+    rollout = Rollout(problem=problem(), group="g", segments=(), score=Scored(value=0.0), info={"messages": messages})
+    first, second = asked(rollout)
+    assert second is None and first is not None and first.media == shown[0].media
+    assert first.content == f"<image>{ASK} Action: click 1 2. Is it right?"
+
+
+def test_questions_to_the_judge_are_certified_with_a_reason():
+    made = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(40)]
+    assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in made)
+    assert 10 < sum(p.answer == "yes" for p in made) < 30
+    for p in made:
+        reason, _, _ = p.lineage["solution"].partition(" <answer>")
+        assert reason.startswith("the ") and reason.rpartition("at ")[2] in p.question
