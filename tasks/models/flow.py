@@ -13,9 +13,10 @@ from platformdirs import user_cache_path
 from safetensors.torch import load, save
 
 from synth.types import digest, seed_for
-from training.model import flow, molecule, particles
+from training.model import flow, in_context, molecule, particles
 
 NETWORKS: dict[str, tuple[Any, Any]] = {
+    "in_context": (in_context, in_context.InContextPolicy),
     "flow": (flow, flow.FlowPolicy),
     "molecules": (molecule, molecule.MoleculePolicy),
     "particles": (particles, particles.ParticlePolicy),
