@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from training.learner.reduction import live
-from training.types import Batch, Terms, TokenStats
+from training.types import Batch, Metrics, Terms, TokenStats
 
 
 def _last(batch: Batch) -> Tensor:
@@ -67,7 +67,7 @@ def task_contrast(
         near = near.masked_fill(batch.columns["keys_on"][row] == 0, -torch.inf)
     loss = torch.zeros(len(batch.ids), dtype=query.dtype, device=query.device)
     loss = loss.index_put((last.nonzero().squeeze(1),), torch.logsumexp(near, 1) - near[:, 0])
-    metrics = {"task_contrast": (loss.detach().sum(), last.sum())}
+    metrics: Metrics = {"task_contrast": (loss.detach().sum(), last.sum())}
     values = coef * loss
     if "balance" in stats.extras:
         uneven = torch.where(last, stats.extras["balance"] - 1, 0.0)
