@@ -363,6 +363,14 @@ def planners() -> Stage:
     return Stage(problems, says, (host,) * 4, {"single": host})
 
 
+def essays() -> Stage:
+    """The six tasks of the world of writers (tasks/lab/writer_worlds.py): words under five clauses, each in eight drafts that are as likely."""
+    from tasks.lab.writer_worlds import _tasks, _texts
+
+    host = single()
+    return Stage(_tasks(), lambda p, t, heard: _even(*_texts(p)), (host,) * 2, {"single": host})
+
+
 def corridors() -> Stage:
     """Two games of each of three partners, who are not named: those who go to the nearest parcel, to the lowest, and, never trained
     with, to the highest. Left, right and stay come at random."""
@@ -566,6 +574,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         errors,
         markets,
         planners,
+        essays,
         shelves,
         partners,
         commons,
