@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,7 +46,14 @@ def test_unscorable_stays_and_what_is_refused():
     given = groups([[1.0, math.nan]], parts=[[{"c1": 1.0}, {}]])
     out = principled(given, [np.array([1.0, math.nan])], {}, rng())
     assert not math.isnan(out[0][0]) and math.isnan(out[0][1])
-    for knobs in ({"signal": "none"}, {"hardening": -1}, {"pairs": 0}, {"misread": 0.5}, {"length": -1.0}):
+    refused: list[dict[str, Any]] = [
+        {"signal": "none"},
+        {"hardening": -1},
+        {"pairs": 0},
+        {"misread": 0.5},
+        {"length": -1.0},
+    ]
+    for knobs in refused:
         with pytest.raises(ValueError, match="principled: signal"):
             principled(given, [np.zeros(2)], {}, rng(), **knobs)
 
