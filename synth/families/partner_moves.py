@@ -1,7 +1,7 @@
-"""Where is a partner of a known rule after some steps, while you stay?
+"""Where is a partner of a known rule after some steps, while you stay? Or what is where: which parcel is nearest to the partner?
 
 Questions about what a partner will do, with an exact answer, in the corridor of the family errands (LLM-Coordination, Agashe et al.
-2023, arXiv 2310.03903: its questions of theory of mind). Certificate: the game played step by step, against whole walks from parcel
+2023, arXiv 2310.03903: its questions of theory of mind and of what is there). Certificate: the game played step by step, against whole walks from parcel
 to parcel of what the text says. Difficulty axes: cells, parcels, steps."""
 
 from __future__ import annotations
@@ -23,22 +23,36 @@ LADDER = (
 )
 CERTIFICATE = ("the game played step by step", "whole walks from parcel to parcel")
 RULES = ("nearest", "lowest", "highest")
+ASKS = ("moves", "there")
+_THERE = "At which cell is the parcel that is nearest to your partner now, of two the lower?"
 TEXT = re.compile(
     r"A corridor of (\d+) cells\. You stay at (\d+), your partner is at (\d+), parcels are at ([\d ]+)\. Each step your partner moves one cell and "
-    r"collects what is there, until nothing is left\. (.+)\. At which cell is your partner after (\d+) steps\?"
+    r"collects what is there, until nothing is left\. (.+)\. (?:At which cell is your partner after (\d+) steps\?|"
+    + re.escape(_THERE)
+    + ")"
 )
-Spec = tuple[int, int, int, tuple[int, ...], str, int]
+Spec = tuple[int, int, int, tuple[int, ...], str, int]  # the last: steps, 0 where it is asked what is there
 
 
 def partner_moves(
-    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), rules: Sequence[str] = RULES
+    seed: int,
+    split: Split,
+    index: int,
+    *,
+    levels: Sequence[int] = (1,),
+    rules: Sequence[str] = RULES,
+    asks: Sequence[str] = ("moves",),
 ) -> Problem | Quarantined:
-    """Problem `index` of a split: the number of a cell. `levels` are the rungs of the ladder to draw from, `rules` the partners."""
+    """Problem `index` of a split: the number of a cell. `levels` are the rungs of the ladder to draw from, `rules` the partners, `asks` the
+    kinds of questions: moves (of the partner), there (what is where)."""
+    if not asks or not set(asks) <= set(ASKS):
+        raise ValueError(f"partner_moves: asks {list(asks)}: name some of {', '.join(ASKS)}")
     if not rules or not set(rules) <= set(RULES):
         raise ValueError(f"partner_moves: rules {list(rules)}: name some of {', '.join(RULES)}")
 
     def drawn(rng: Random, *, cells: int, parcels: int, steps: int) -> tuple[str, Spec]:
-        return draw(rng, cells=cells, parcels=parcels, steps=steps, rules=rules)
+        ask = rng.choice(list(asks)) if len(asks) > 1 else asks[0]
+        return draw(rng, cells=cells, parcels=parcels, steps=steps if ask == "moves" else 0, rules=rules)
 
     return item(
         seed,
@@ -65,18 +79,24 @@ def pose(spec: Spec) -> dict[str, Any]:
     now = (you, partner, parcels)
     for _ in range(steps):
         now = moved(now, rule, 0)
+    ask = f"At which cell is your partner after {steps} steps?" if steps else _THERE
+    answer = now[1] if steps else min(parcels, key=lambda x: (abs(x - partner), x))
     return {
         "prompt": f"A corridor of {cells} cells. You stay at {you}, your partner is at {partner}, parcels are at {' '.join(map(str, parcels))}. "
         "Each step your partner moves one cell and collects what is there, until nothing is left. "
-        f"{SAID[rule]}. At which cell is your partner after {steps} steps?",
-        "answer": str(now[1]),
+        f"{SAID[rule]}. {ask}",
+        "answer": str(answer),
         "verifier": "number",
     }
 
 
 def solve(question: str) -> str:
-    _, _, partner, listed, told, steps = parsed(TEXT, question).groups()
-    at, left, time = int(partner), [int(x) for x in listed.split()], int(steps)
+    cells, _, partner, listed, told, steps = parsed(TEXT, question).groups()
+    at, left = int(partner), [int(x) for x in listed.split()]
+    if steps is None:  # outwards from the partner, the lower side first
+        ring = [x for d in range(int(cells)) for x in (at - d, at + d) if x in left]
+        return str(ring[0])
+    time = int(steps)
     while left and time:
         if told == SAID["nearest"]:
             aim = min(left, key=lambda x: (abs(x - at), x))
