@@ -236,6 +236,14 @@ def _requested(p: Problem, state: dict, heard: str, turn: int) -> str:
     return f"<progress>results so far: {', '.join(known[:turn]).strip() or 'none'}</progress><call>{name}({value(a)}, {value(b)})</call>"
 
 
+def _overseen(p: Problem, state: dict, heard: str, turn: int) -> str:
+    """The calls that were requested, and as the verifier what is true of them."""
+    if state["speaker"] == "generator":
+        return _requested(p, state, heard, turn).partition("</progress>")[2]
+    words = ["right" if x else "wrong" for x in state["right"]]
+    return f"<steps>{' '.join(words)}</steps><final>{'right' if all(state['right']) else 'wrong'}</final>"
+
+
 def _number(text: str) -> int:
     return int(re.findall(r"\d+", text)[-1])
 
@@ -380,6 +388,7 @@ KNOWN: dict[str, Known] = {
         ("focus", _far, _after(_always("<box>0 0</box>")), _after(_always("<box>0 0</box>"), then=_other), {}),
         ("perceive", "scene_questions", _answer, _other, {}),
         ("reflect", "scene_questions", _answer, _other, {}),
+        ("overseen", "chained_requests", _overseen, _always("<call>add(0, 0)</call>"), {}),
         ("persuade", "persuasion", _rule, _always("<rule>1 1</rule>"), {}),
         ("program", _SUMS, _answer, _other, {}),
         ("progress", "chained_requests", _requested, _always("<call>add(0, 0)</call>"), {}),

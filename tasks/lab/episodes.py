@@ -36,6 +36,7 @@ from training.env.diagnose import diagnose
 from training.env.expert import expert
 from training.env.goods import goods
 from training.env.halves import halves
+from training.env.overseen import overseen
 from training.env.persuade import persuade
 from training.env.progress import progress
 from training.env.retry import retry
@@ -503,6 +504,37 @@ def looks() -> Stage:
     return Stage(problems, says, (host,), {"second_look": host})
 
 
+def overseers() -> Stage:
+    """Six chains of two requests. Six calls in ten are right, the others ask for another operation. Who judges them afterwards
+    says the truth of a call 65 times in a hundred, and of the whole what follows from its own words."""
+    chains = [(2, 3, 4), (5, 1, 2), (4, 4, 3), (6, 2, 2), (3, 5, 3), (7, 1, 5)]
+    template = "Request 1: add {} and {}. Request 2: multiply result 1 and {}. What is the last result?"
+    problems = tuple(
+        _problem(template.format(a, b, c), str((a + b) * c), "overseen", family="chained_requests")
+        for a, b, c in chains
+    )
+    host = overseen()
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        a, b, c = chains[problems.index(p)]
+        calls = (f"add({a}, {b})", f"multiply({a + b}, {c})")
+        if t < 2:
+            return {
+                f"<call>{calls[t]}</call>": 0.6,
+                f"<call>{calls[t].replace(calls[t].partition('(')[0], 'subtract')}</call>": 0.4,
+            }
+        told: dict[str, float] = {}
+        for words in product(("right", "wrong"), repeat=2):
+            true = [(call in heard) == (word == "right") for call, word in zip(calls, words, strict=True)]
+            whole = "right" if words == ("right", "right") else "wrong"
+            told[f"<steps>{' '.join(words)}</steps><final>{whole}</final>"] = float(
+                np.prod([0.65 if x else 0.35 for x in true])
+            )
+        return told
+
+    return Stage(problems, says, (host,), {"overseen": host})
+
+
 def judges() -> Stage:
     """Four judges with a chance of guilt and a bar; the rule that says most for a conviction is chosen one time in
     ten."""
@@ -580,6 +612,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         commons,
         looks,
         judges,
+        overseers,
         benches,
         appeals,
     )

@@ -267,6 +267,13 @@ def _progress(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"{notes}<call>{name}({x}, {y})</call>"
 
 
+def _overseen(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if "Is each call what was requested" not in heard:
+        return _progress(p, heard, turn, rng)
+    words = rng.choice(["right", "wrong"], heard.rpartition("Is each call")[2].count("Request "))
+    return f"<steps>{' '.join(words)}</steps><final>{rng.choice(['right', 'wrong'])}</final>"
+
+
 def _write_and_test(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     if turn % 2:
         tests = [f"f({x[0]}) == {y}" for x, y in zip(p.args["inputs"][:3], p.args["expected"], strict=False)]
@@ -387,6 +394,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "route": _route,
     "workflow": _workflow,
     "progress": _progress,
+    "overseen": _overseen,
     "persuade": _persuade,
     "write_and_test": _write_and_test,
     "halves": _halves,

@@ -31,7 +31,7 @@ ENDS = "the last request; a turn without a call"
 GIVES = ("task", "calls_right", "noted", "answered", "turn_reward")
 _REQUEST = re.compile(r"Request (\d+): (add|subtract|multiply) (\d+|result \d+) and (\d+|result \d+)\.")
 _NOTES = re.compile(r"<progress>(.*?)</progress>", re.DOTALL)
-_CALL = re.compile(r"<call>\s*(add|subtract|multiply)\(\s*(-?\d{1,9})\s*,\s*(-?\d{1,9})\s*\)\s*</call>")
+CALL = re.compile(r"<call>\s*(add|subtract|multiply)\(\s*(-?\d{1,9})\s*,\s*(-?\d{1,9})\s*\)\s*</call>")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Progress:
         return state, [*system(self.instructions), Message(role="user", content=lines[0])]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        call, notes = _CALL.search(text), _NOTES.search(text)
+        call, notes = CALL.search(text), _NOTES.search(text)
         state["noted"].append(float(notes is not None))
         if call is None:
             return [], True, self._score(state)

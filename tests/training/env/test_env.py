@@ -65,6 +65,7 @@ FAMILIES = {
     "walk": grid_navigation,
     "user": hidden_needs,
     "progress": chained_requests,
+    "overseen": chained_requests,
     "bargain": bargains,
     "persuade": persuasion,
     "game": nim_heaps,

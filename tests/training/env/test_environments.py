@@ -10,6 +10,7 @@ from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.twenty_questions import twenty_questions
 from synth.types import Problem, Unscorable
 from training.env.ask import ask
+from training.env.overseen import overseen
 from training.env.second_look import second_look
 from training.env.walk import walk
 
@@ -118,6 +119,25 @@ def test_asking_what_the_family_asked_leaves_one(index):
 def test_a_problem_without_things_is_a_sentence():
     with pytest.raises(ValueError, match="lists no things"):
         ask().start(GRID, {})
+
+
+def test_a_verifier_is_shown_the_calls_and_its_words_are_the_rewards_of_turns():
+    question = "Request 1: add 2 and 3. Request 2: multiply result 1 and 4. What is the last result?"
+    problem = Problem.make(prompt=question, answer="20", verifier="number", family="chained_requests", split="train")
+    calls = ("<call>add(2, 3)</call> or <call>add(9, 9)</call>", "<call>subtract(5, 4)</call>")
+    env = overseen()
+    state, _ = env.start(problem, {})
+    assert state["speaker"] == "generator" and not env.step(state, calls[0])[1] and "step_reward" not in state
+    heard, over, score = env.step(state, calls[1])
+    assert (state["speaker"], over, score) == ("verifier", False, None)
+    assert heard[0].content.endswith("add 2 and 3. add(2, 3) Request 2: multiply result 1 and 4. subtract(5, 4)")
+    _, over, score = env.step(state, "<steps>right wrong</steps><final>right</final>")
+    assert over and state["turn_rewards"] == [1.0, -1.0, 0.0]
+    assert (score.parts["reward_verifier"], score.parts["located"], score.value) == (0.1, 1.0, 0.0)
+    _, score, _ = play(env, problem, calls[0], "hm")  # no call: nobody judges it
+    assert score.value == 0.0 and score.parts["reward_generator"] == 0.0 and "reward_verifier" not in score.parts
+    _, score, _ = play(env, problem, *calls, "hm")
+    assert score.parts["reward_verifier"] == 0.0  # a verifier that says nothing is not paid for a wrong whole
 
 
 def test_a_second_look_pays_both(monkeypatch):
