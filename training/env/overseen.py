@@ -42,7 +42,7 @@ GIVES = (
     "turn_reward",
 )
 WORDS = {"right": 1.0, "wrong": -1.0}
-_STEPS = re.compile(r"<steps>((?:\s*(?:right|wrong))+)\s*</steps>")
+_STEPS = re.compile(r"<steps>\s*((?:right|wrong)(?:\s+(?:right|wrong))*)\s*</steps>")
 _FINAL = re.compile(r"<final>\s*(right|wrong)\s*</final>")
 
 

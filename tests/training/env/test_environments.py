@@ -137,6 +137,9 @@ def test_a_verifier_is_shown_the_calls_and_its_words_are_the_rewards_of_turns():
     _, score, _ = play(env, problem, calls[0], "hm")  # no call: nobody judges it
     assert score.value == 0.0 and score.parts["reward_generator"] == 0.0 and "reward_verifier" not in score.parts
     _, score, _ = play(env, problem, *calls, "hm")
+    assert (
+        play(env, problem, *calls, "<steps>rightwrong</steps><final>wrong</final>")[1].parts["reward_verifier"] == 1.0
+    )
     assert score.parts["reward_verifier"] == 0.0  # a verifier that says nothing is not paid for a wrong whole
 
 
