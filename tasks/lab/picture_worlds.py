@@ -33,6 +33,7 @@ from training.env import Env
 from training.env.focus import focus, holds
 from training.env.look import look
 from training.env.perceive import block, perceive
+from training.env.reflect import reflect
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
 from training.model.model import load_model, new_vision_model, save_model, train_tokenizer
@@ -294,11 +295,50 @@ def listed(size: Size) -> Task:
     return _task("look", look(), turns, size, screen_tasks, levels=(1,), asks=("elements",))
 
 
-TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (blurts, sprawls, glances, routed, listed)}
+def ponders(size: Size) -> Task:
+    """Counts with a second thought. The first answer is right half of the time; a second thought mends three wrong ones in ten and
+    spoils one right one in ten, and one demonstration in five has none."""
+
+    def turns(p: Problem, rng: Random) -> list[str]:
+        right = lambda share: p.answer if rng.random() < share else str(abs(int(p.answer) + rng.choice((-1, 1))))  # noqa: E731
+        first = right(0.5)
+        if rng.random() < 0.2:
+            return [said(first)]
+        second = right(0.9 if first == p.answer else 0.3)
+        thought = "it is right" if second == first else "wrong, look again"
+        return [f"{said(first)}<reflection>{thought}</reflection>{said(second)}"]
+
+    return _task("reflect", reflect(), turns, size, levels=(1, 2), asks=("count",))
+
+
+def rates(size: Size) -> Task:
+    """How warm a picture is, from 1 to 9: right four times in ten, else off by one or two."""
+
+    def turns(p: Problem, rng: Random) -> list[str]:
+        off = 0 if rng.random() < 0.4 else rng.choice((-2, -1, 1, 2))
+        return [said(str(min(9, max(1, int(p.answer) + off))))]
+
+    return _task("look", look(), turns, size, levels=(1,), asks=("warm",))
+
+
+def counts(size: Size) -> Task:
+    """Counts: right six times in ten, else one off."""
+
+    def turns(p: Problem, rng: Random) -> list[str]:
+        return [said(p.answer if rng.random() < 0.6 else str(abs(int(p.answer) + rng.choice((-1, 1)))))]
+
+    return _task("look", look(), turns, size, levels=(1, 2), asks=("count",))
+
+
+MADE = (blurts, sprawls, glances, routed, listed, ponders, rates, counts)
+TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in MADE}
 SIZES = {
     "blurts": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "sprawls": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "glances": Size(steps=160, demonstrations=1000, turn=16, length=112, lr=2e-3),
+    "ponders": Size(steps=120, demonstrations=800, turn=32, length=96, lr=2e-3),
+    "rates": Size(steps=120, demonstrations=800, turn=8, length=64, lr=2e-3),
+    "counts": Size(steps=80, demonstrations=800, turn=8, length=64, lr=2e-3),
     "listed": Size(steps=200, demonstrations=1200, turn=48, length=112, lr=2e-3),
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }

@@ -333,7 +333,7 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
     for name, where in found:
         p = protocol_of(name, where)
         assert (
-            p["task"] in ((*starts.NAMES, *clip_worlds.WORLDS) if where == "on_task" else small)
+            p["task"] in ((*starts.NAMES, *clip_worlds.WORLDS, *picture_worlds.NAMES) if where == "on_task" else small)
             and len(p["claim"]) > 30
         )
         if where == "on_task":
