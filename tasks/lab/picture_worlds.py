@@ -166,7 +166,8 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
     """A policy that learned to see in these lessons, and its tokenizer."""
     rng = Random(seed_for(0, "starts", "seeing", "scenes"))
     cells = _cells(rng, lessons.pictures)
-    few, many = (_questions(rng, lessons.pictures, asks) for asks in (lessons.asked, scene_questions_module.ASKS))
+    few = _questions(rng, lessons.pictures if lessons.few else 0, lessons.asked)
+    many = _questions(rng, lessons.pictures if lessons.all else 0, scene_questions_module.ASKS)
     texts = [m.content for t in (*cells[:400], *few[:400], *many[:800]) for m in t]
     tokenizer = train_tokenizer(
         [*texts, (WORDS + " assistant user assistant\nuser\n") * 30], vocab_size=BASE.vocabulary
