@@ -57,6 +57,7 @@ def test_the_target_is_what_is_ahead_in_the_same_row_and_has_no_gradient():
     t = toy.batch(
         [row, {"logp": [-1.0, -1.0], "columns": {"rewards": [[0, 0], [0, 0]], "ahead": [[[7, 7]], [[0, 0]]]}}]
     )
+    t.batch.columns["ahead"][t.batch.position == 0] = 9.0
     right = torch.tensor(
         [[[0.0, 0]], [[2.0, 1]], [[0, 1]], [[0, 0]], [[0, 0]], [[0, 0]]]
     )  # (1, 0) + 0.5 (2, 2), then (0, 1)
