@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from synth.preferences.rated import rated
 from synth.types import PreferencePair, Sampling, digest
 from synth.verify import extract_answer
 from synth.verify.exact import normalise
@@ -38,7 +39,10 @@ def examples(pairs: Iterable[PreferencePair], renderer: Renderer) -> list[Exampl
     """Preference pairs as ids, from which a decoder learns."""
     return [
         Example(
-            prompt=renderer.prompt(list(p.prompt)), chosen=renderer.turn(p.chosen), rejected=renderer.turn(p.rejected)
+            prompt=renderer.prompt(list(p.prompt)),
+            chosen=renderer.turn(p.chosen),
+            rejected=renderer.turn(p.rejected),
+            ratings=rated(p),
         )
         for p in pairs
     ]
@@ -67,7 +71,10 @@ def decoding(
     name = decode.piece.partition("/")[2]
     fitted = None
     if decode.fit is not None:
-        learned_from = examples(pairs(), renderer)
+        try:
+            learned_from = examples(pairs(), renderer)
+        except ValueError as e:
+            raise UserError(str(e)) from e
         if not learned_from:
             raise UserError(
                 f"the decoder {name} learns from preference pairs, and artifacts/clean/pairs.parquet holds none of the "

@@ -106,6 +106,8 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     def text(ids: np.ndarray) -> str:
         if len(ids) and ids[-1] >= _TEXT:
             return texts[int(ids[-1]) - _TEXT]
+        if len(ids) and ids[-1] < _ANSWER:
+            return ""
         return " ".join(str(draws[p]["says"]) for p, _ in groupby(int(i) - _ANSWER for i in ids))
 
     engine = _Engine(
@@ -117,11 +119,12 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
     engine.given, examples = {}, []
     engine.gates = {n: torch.tensor(w, dtype=torch.float64) for n, w in given.get("weights", {}).items()}
     prompt = np.zeros(0, dtype=np.int64)
+    ratings = given.get("ratings") or [{}] * len(given.get("chosen", ()))
     for i, sides in enumerate(zip(given.get("chosen", ()), given.get("rejected", ()), strict=True)):
         rows = [np.full(len(side), 2 * i + k, dtype=np.int64) for k, side in enumerate(sides)]
         for row, side in zip(rows, sides, strict=True):
             engine.given[row.tobytes()] = torch.tensor(side, dtype=torch.float64)
-        examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1]))
+        examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1], ratings=ratings[i]))
     for asked, better, worse in given.get("log", ()):
         examples.append(Example(prompt=told(asked), chosen=told(better), rejected=told(worse)))
     fitted = piece.fit(engine, examples) if piece.fit else None

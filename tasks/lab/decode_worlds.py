@@ -60,6 +60,7 @@ class Tongue:
     asked   prompt -> the question in words; None: in letters
     lesson  (rng, prompt) -> what is taught behind a prompt, and how many of its ids are only read; None: an answer
     words   whether a text is read as ids, word by word
+    rated   answer -> what raters say of it, by dimension; None: nobody rates
     steps   in which the model is taught
     """
 
@@ -73,6 +74,7 @@ class Tongue:
     asked: Callable[[np.ndarray], str] | None = None
     lesson: Callable[[Rng, np.ndarray], tuple[np.ndarray, int]] | None = None
     words: bool = False
+    rated: Callable[[np.ndarray], dict[str, float]] | None = None
     steps: int = TAUGHT
 
 
@@ -145,7 +147,9 @@ def measure(tongue: Tongue, room: Room) -> dict[str, float]:
     pairs = []
     for prompt in (_prompt(rng) for _ in range(tongue.pairs)):
         chosen, rejected = tongue.pair(rng, prompt, taste)
-        pairs.append(Example(prompt=prompt, chosen=chosen, rejected=rejected))
+        of = [tongue.rated(side) if tongue.rated else {} for side in (chosen, rejected)]
+        ratings = {d: (of[0][d], of[1][d]) for d in of[0]}
+        pairs.append(Example(prompt=prompt, chosen=chosen, rejected=rejected, ratings=ratings))
     fitted = decode.fit(engine, pairs) if decode.fit else None  # type: ignore[attr-defined]
     rng = np.random.default_rng(seed_for(room.seed, "questions"))
     asks = [
@@ -483,10 +487,44 @@ def crafts() -> Place:
     return _place(_CRAFTS)
 
 
+def _wishes() -> Tongue:
+    moods = (LOW, HIGH, range(17, 23))
+    share = lambda ids, kind, n: float(((ids >= kind[0]) & (ids <= kind[-1])).sum()) / n  # noqa: E731
+
+    def answer(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        out: list[int] = []
+        for _ in range(2):
+            mood = int(rng.integers(3))
+            kinds = [mood if rng.random() < 0.7 else int(rng.integers(3)) for _ in range(4)]
+            out += [int(rng.choice(list(moods[k]))) for k in kinds] + [STOP]
+        return _ended(out)
+
+    def wanted(answer: np.ndarray, prompt: np.ndarray, taste: np.ndarray) -> float:
+        two = np.split(answer, np.flatnonzero(answer == STOP) + 1)[:2]
+        return sum(min(1.0, share(ids, kind, 4)) for ids, kind in zip(two, (LOW, HIGH), strict=False)) / 2
+
+    return Tongue(
+        answer=answer,
+        pair=lambda rng, prompt, taste: (answer(rng, prompt), answer(rng, prompt)),
+        wanted=wanted,
+        reward=lambda rng, value: value,
+        rated=lambda answer: {"novelty": share(answer, LOW, 8), "feasibility": share(answer, HIGH, 8)},
+        pairs=100,
+        tokens=13,
+    )
+
+
+def wishes() -> Place:
+    """Answers of two sentences of four words, each mostly of one of three kinds, at random; raters count the words of the first
+    kind (novelty) and of the second (feasibility). Wanted: the share of the first kind in the first sentence and of the
+    second in the second: no weights that hold for both give both."""
+    return _place(_WISHES)
+
+
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
-_HOPS, _CRAFTS = _hops(), _crafts()
+_HOPS, _CRAFTS, _WISHES = _hops(), _crafts(), _wishes()
 WORLDS = (
     planted,
     tastes,
@@ -500,4 +538,5 @@ WORLDS = (
     slots,
     linked_questions,
     crafts,
+    wishes,
 )

@@ -122,6 +122,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "fr_ponder": {"steps": 12},
     "rlot": {"episodes": 48},
     "rlap": {"episodes": 48},
+    "dynamic_control": {"steps": 2},
     "t_pop": {"duels": 4},
     "speculate": {"steps": 20},
 }

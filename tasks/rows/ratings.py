@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from synth.preferences.rated import rated
 from synth.types import PreferencePair
 from synth.verify import extract_answer
 from tasks.core.errors import UserError
@@ -24,13 +25,11 @@ def ratings(pairs: Sequence[PreferencePair]) -> tuple[dict[str, np.ndarray], tup
     out = {}
     for p in pairs:
         marks = [(1.0, 0.0), *(tuple(float(f(t)) for t in (p.chosen, p.rejected)) for f in (_length, _answers))]
-        for name in given:
-            value = p.columns.get("ratings", {}).get(name, (np.nan, np.nan))
-            if len(value) != 2 or not all(isinstance(x, int | float) for x in value):
-                raise UserError(
-                    f"the pair {p.id} rates {name!r} with {value!r}: a rating is [number of chosen, number of rejected]"
-                )
-            marks.append(tuple(value))
+        try:
+            mine = rated(p)
+        except ValueError as e:
+            raise UserError(str(e)) from e
+        marks += [mine.get(name, (np.nan, np.nan)) for name in given]
         out[p.id] = np.array(marks, dtype=np.float64).T
     return out, ("preferred", "length", "answers", *given)
 

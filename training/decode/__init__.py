@@ -38,6 +38,7 @@ class DecodePiece(Protocol):
         forward_tokens: the budget (0, no bound)
         chosen: per preference pair the residual stream of the chosen answer, one list of numbers per token
         rejected: the same for the rejected answer
+        ratings: per preference pair, dimension -> the ratings of chosen and rejected
         log: preference pairs as texts, [prompt, chosen, rejected]
         asked: the prompt as a text, of one token
         weights: name -> weight of a block that the piece may change

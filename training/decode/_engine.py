@@ -102,11 +102,13 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """A preference pair as ids: the prompt [n], and the better and the worse answer, each with its end token."""
+    """A preference pair as ids: the prompt [n], and the better and the worse answer, each with its end token. ratings: those
+    of the two by dimension, where somebody rated them."""
 
     prompt: np.ndarray
     chosen: np.ndarray
     rejected: np.ndarray
+    ratings: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

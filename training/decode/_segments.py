@@ -6,6 +6,7 @@ Every piece reads the conversation so far again, and is charged for it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,8 @@ from synth.types import seed_for
 from training.decode._engine import VERDICT, Account, Ask, Decoded, Draw, Engine
 from training.model.residual import Edit
 from training.types import Segment
+
+ENDS = re.compile(r"[.!?\n]\s*$")  # of a sentence
 
 
 @dataclass(kw_only=True)

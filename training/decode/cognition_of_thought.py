@@ -26,10 +26,9 @@ import numpy as np
 
 from synth.types import seed_for
 from training.decode import Ask, Decoded, Engine
-from training.decode._segments import Writing, begun, options
+from training.decode._segments import ENDS, Writing, begun, options
 
 NEEDS = {"reward_model"}
-ENDS = re.compile(r"[.!?\n]\s*$")
 GUIDANCE = "(Answer well, and keep to {name} before all else: do not write {what}.)\n"
 
 

@@ -97,7 +97,8 @@ def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> 
     [rows, n] at `position` [rows, n]; rows without an edit keep every bit. Raises ValueError for a layer that does not
     exist."""
     blocks = blocks_of(model)
-    wanted = sorted({layer_of(model, layer) for e in edits if e is not None for layer in e.layers})
+    named = {layer for e in edits if e is not None for layer in e.layers}
+    wanted = sorted({layer_of(model, layer) for layer in named})
     with ExitStack() as hooks:
         for layer in wanted:
 

@@ -52,7 +52,10 @@ def asks(*lengths, budget=0, max_tokens=12):
     ]
 
 
-KNOBS = {"rule_guard": {"ask": ""}}  # the model here reads ids alone, and cannot be asked in words
+KNOBS = {
+    "rule_guard": {"ask": ""},  # the model here reads ids alone, and cannot be asked in words
+    "dynamic_control": {"steps": 2},
+}
 
 
 def bound(name):
