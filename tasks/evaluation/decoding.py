@@ -91,8 +91,8 @@ def decoding(
         except ValueError as e:
             raise UserError(f"the decoder {name}: {e}") from e
 
-    if "reward_model" in decode.needs and rewards is None:
-        # Some need it with some knobs only: whether this one does shows at a token, now and not at the first request.
+    if engine.writes != "tokens" or ("reward_model" in decode.needs and rewards is None):
+        # Some refuse with some knobs only: whether this one does shows at a token, now and not at the first request.
         one = np.array([renderer.end_id], dtype=np.int64)
         refusing(engine, [Ask(prompt=one, seed=0, max_tokens=1, forward_tokens=forward_tokens)], fitted)
     return DecodingSampler(engine=engine, decode=refusing, fitted=fitted, forward_tokens=forward_tokens)

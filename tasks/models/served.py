@@ -9,6 +9,8 @@ import torch
 
 from tasks.core.errors import UserError
 from tasks.models import engines
+from tasks.models.generation import trained_by, way_of
+from tasks.planning import plan
 from tasks.runtime.models import model_path
 from tasks.serving.api import Decoding, Served
 from tasks.serving.conversations import Conversations
@@ -35,6 +37,11 @@ def _loaded(root: Path, model: str, device: str) -> tuple[str, Any, Renderer, st
 def trained(root: Path, model: str, *, name: str = "", device: str = "") -> Trainer:
     """The model as the base of policies. Raises UserError if it cannot be loaded."""
     path, network, renderer, _ = _loaded(root, model, device)
+    if own := trained_by(Path(path)):
+        raise UserError(
+            f"the model {model} was trained to write its turns by {own[0]}, and --training samples and learns one token after another: "
+            "name another model"
+        )
     context = int(network.config.max_position_embeddings)
     states = root / ".espalier" / "training"
     return Trainer(network, renderer, name=name or str(model), context=context, states=states, tokenizer=path)
@@ -69,7 +76,24 @@ def served(
         dtype="float32" if device == "cpu" else "bfloat16",
         memory=1.0 if device == "cpu" else 8.0,
     )
+    spec = (
+        plan.plans(root, changed=lambda params: params)["evaluate"]["params"]["generation"]
+        if (root / "params.yaml").exists()
+        else None
+    )
+    way = way_of(spec, model, network, renderer, Path(path))
+    if way is not None:
+        if engine != "torch":
+            raise UserError(f"{engine} writes one token after another: leave out --engine, or evaluate.generation")
+        sampler = way.sampler(network, renderer)
     if decoding is not None:
         sampler = decoding.around(sampler, renderer, device)
-    conversations = Conversations(sampler, renderer, whole=decoding is not None)
-    return Served(conversations, name=name or str(model), context=context, decoding=decoding)
+    mistakes = (UserError,) if way is None else (UserError, ValueError)
+    conversations = Conversations(sampler, renderer, whole=decoding is not None or way is not None, mistakes=mistakes)
+    return Served(
+        conversations,
+        name=name or str(model),
+        context=context,
+        decoding=decoding,
+        generation=str(spec["piece"]) if way is not None else "",
+    )

@@ -20,6 +20,7 @@ from tasks.core.errors import UserError
 from tasks.evaluation.outcome import outcome
 from tasks.knowledge import knowledge
 from tasks.models import tools
+from tasks.models.generation import way_of
 from tasks.planning import plan
 from tasks.planning.pieces import bind
 from tasks.runtime.models import model_path
@@ -114,7 +115,10 @@ class Chat:
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["sampling"]["max_turn_tokens"])
         self.seed, self.asked = seed, 0
         self.accounts: list[Any] = []
+        way = way_of(self.settings["generation"], model, self.model, self.renderer, Path(path))
         self.sampler: Any = TorchSampler(model=self.model, end_id=self.renderer.end_id)
+        if way is not None:
+            self.sampler = way.sampler(self.model, self.renderer)
         if decoder:
             self.sampler = decoder_of(
                 root, self.settings, decoder, self.sampler, self.renderer, forward_tokens=tokens, device=device
@@ -141,11 +145,11 @@ class Chat:
             split="test",
         )
         self.asked += 1
-        rollout = (
-            self._player(lambda env: _Aloud(env, speak))
-            .play([problem], 1, self.seed, "chat", self.asked)[0]
-            .rollouts[0]
-        )
+        player = self._player(lambda env: _Aloud(env, speak))
+        try:
+            rollout = player.play([problem], 1, self.seed, "chat", self.asked)[0].rollouts[0]
+        except ValueError as e:
+            raise UserError(str(e)) from e
         ended = outcome(rollout)
         if rollout.segments[-1].stop == "length":  # the environment never saw this turn
             speak(rollout.info["messages"][-1])

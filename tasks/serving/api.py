@@ -120,12 +120,19 @@ class Decoding:
 
 class Served:
     """A model and its facts. name: its name in requests; context: most tokens of a prompt and its answer; decoding: the
-    decoder that is the sampler of the conversations, None for plain answers."""
+    decoder that is the sampler of the conversations, None for plain answers; generation: how turns are written, "" one
+    token after another."""
 
     def __init__(
-        self, conversations: Conversations, *, name: str, context: int, decoding: Decoding | None = None
+        self,
+        conversations: Conversations,
+        *,
+        name: str,
+        context: int,
+        decoding: Decoding | None = None,
+        generation: str = "",
     ) -> None:
-        self.decoding = decoding
+        self.decoding, self.generation = decoding, generation
         self.conversations, self.name, self.context = conversations, name, context
         self.renderer = conversations.renderer
         self.begun = int(time.time())
@@ -164,7 +171,13 @@ class Served:
         return str(self.renderer.tokenizer.decode([token]))
 
     def decodes(self, prompts: Sequence[np.ndarray], body: Common, top: int | None) -> None:
-        """Raises Refused for what does not go with the decoder."""
+        """Raises Refused for what does not go with the decoder, or with how turns are written."""
+        if self.generation and top is not None:
+            raise Refused(
+                f"logprobs are those of tokens drawn one after another, and this model writes its turns by {self.generation}: leave "
+                "them out",
+                param="logprobs",
+            )
         if (by := self.decoding) is None:
             return
         if top is not None:

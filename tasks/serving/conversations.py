@@ -120,7 +120,7 @@ class _Group:
         left = min(r.max_tokens - len(r.ids) for r in (self.requests[i] for i in self.alive))
         self.session.rows = list(self.alive)
         segments = self.session.generate(replace(self.sampling, max_tokens=left if self.whole else min(CHUNK, left)))
-        accounts = self.session.accounts if self.whole else [None] * len(segments)
+        accounts = getattr(self.session, "accounts", None) or [None] * len(segments)
         alive = []
         for i, segment, account in zip(self.alive, segments, accounts, strict=True):
             request, new = self.requests[i], [int(x) for x in segment.ids]
@@ -149,11 +149,20 @@ class _Group:
 class Conversations:
     """The sampling thread. `ask` queues requests; `close` ends the thread.
 
-    whole  answers are drawn at once, since the sampler is a decoder (DecodingSampler): it chooses among whole answers
+    whole     answers are drawn at once: the sampler is a decoder (DecodingSampler), which chooses among whole answers, or
+              writes turns by a generation of its own
+    mistakes  what the sampler raises for a request that it cannot answer
     """
 
-    def __init__(self, sampler: Sampler, renderer: Renderer, *, whole: bool = False) -> None:
-        self.sampler, self.renderer, self.whole = sampler, renderer, whole
+    def __init__(
+        self,
+        sampler: Sampler,
+        renderer: Renderer,
+        *,
+        whole: bool = False,
+        mistakes: tuple[type[Exception], ...] = (UserError,),
+    ) -> None:
+        self.sampler, self.renderer, self.whole, self.mistakes = sampler, renderer, whole, mistakes
         self.waiting: list[Request] = []
         self.groups: list[_Group] = []
         self.ended = False
@@ -208,7 +217,7 @@ class Conversations:
             self.groups = [g for g in self.groups if not any(r in requests for r in g.requests)]
             for request in requests:
                 why = (str(e).strip().splitlines() or [type(e).__name__])[0]
-                request.hear(Piece(error=why, refused=isinstance(e, UserError)))
+                request.hear(Piece(error=why, refused=isinstance(e, self.mistakes)))
 
 
 @torch.inference_mode()

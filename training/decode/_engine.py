@@ -130,6 +130,20 @@ class Engine:
     rewards: Callable[[Sequence[np.ndarray]], Sequence[float]] | None = None
     ids: Callable[[str], np.ndarray] | None = None
 
+    @property
+    def writes(self) -> str:
+        """How the sampler writes a turn: tokens one after another; `steps`, each of which is one forward token, but not all of
+        them tokens; or `turns`, whole."""
+        return getattr(self.sampler, "writes", "tokens")
+
+    def token_by_token(self, what: str) -> None:
+        """Raises ValueError where turns are not written so. what: the decoder does."""
+        if self.writes != "tokens":
+            raise ValueError(
+                f"it {what}, and this model writes its turns by a generation of its own and not token by token: take greedy, "
+                "sample, majority, best_of_n or tournament, or leave out the generation"
+            )
+
     def room(self, ask: Ask, account: Account) -> int:
         """The most tokens that one answer may have. Raises ValueError for a budget too small for any answer."""
         room = min(ask.max_tokens, account.left - len(ask.prompt))
@@ -142,6 +156,13 @@ class Engine:
 
     def sample(self, draws: Sequence[Draw], *, temperature: float | None = None) -> list[Segment]:
         """One turn per draw, charged to its account. temperature: replaces that of `sampling`."""
+        if self.writes == "turns":
+            raise ValueError(
+                "this model's generation reads a whole turn several times, which an account of forward tokens does not count: leave out "
+                "the decoder, or the generation"
+            )
+        if any(d.edit is not None for d in draws):
+            self.token_by_token("steers the residual stream")
         by_limit: dict[int, list[int]] = {}
         for i, d in enumerate(draws):
             by_limit.setdefault(d.max_tokens, []).append(i)
@@ -216,6 +237,7 @@ class Engine:
 
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
         """Per row of ids [n] the policy's residual streams [len(layers), n, d] after these blocks."""
+        self.token_by_token("reads the residual stream")
         return read(self.sampler.model, rows, layers)
 
     def read(self, rows: Sequence[tuple[Account, np.ndarray]], layer: int) -> list[Tensor]:
@@ -265,6 +287,7 @@ class Engine:
 
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """[n] log-probability that the policy gives to each (prompt, answer) at temperature 1."""
+        self.token_by_token("reads log-probs of tokens")
         whole = [np.concatenate(row) for row in rows]
         starts = [len(prompt) for prompt, _ in rows]
         batch = pack([Row(ids=x, trainable=np.arange(len(x)) >= start) for x, start in zip(whole, starts, strict=True)])
@@ -272,6 +295,7 @@ class Engine:
 
     def read_out(self) -> tuple[Callable[[Tensor], Tensor], Tensor]:
         """The norm behind the last block, and the head's weight [V, d]: logits = norm(x) weight^T."""
+        self.token_by_token("reads the model's head")
         return read_out(self.sampler.model)
 
     def embedding(self) -> Tensor:

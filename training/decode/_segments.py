@@ -106,6 +106,7 @@ def options(
     room for `least` candidates and a plain rest behind them, the rest is drawn plainly, taken, and the list is empty.
     edit: what changes the residual stream of a draw. Raises ValueError for a budget that no answer fits.
     """
+    engine.token_by_token("writes piece by piece")
     if n < 1 or size < 1:
         raise ValueError(f"{n} candidates of {size} tokens: both are numbers of 1 or more")
     batch: list[tuple[int, Draw]] = []

@@ -107,7 +107,9 @@ def test_the_credit_of_a_sentence_by_hand():
 def test_what_was_drawn_is_replayed_with_the_same_chances():
     source = engine()
     steers = bound(weights=["a: 0"]).fit(source, pairs())
-    by = Controller(torch.randn(6, 2 * 16, generator=torch.Generator().manual_seed(0)), 2, 3, 8, 0)
+    by = Controller(
+        torch.randn(6, 2 * len(steers.vectors["a"]), generator=torch.Generator().manual_seed(0)), 2, 3, 8, 0
+    )
     object.__setattr__(steers, "controller", by)
     grid = np.linspace(0, 5, 3)
     choose = _learned(steers, grid, 4, torch.Generator().manual_seed(1))

@@ -1,5 +1,7 @@
 """Speculation is exact: the greedy answer token by token, and the model's own distribution, whatever is drafted."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import tiny
@@ -9,9 +11,10 @@ from scipy.stats import chi2
 from synth.types import Sampling
 from tasks.planning.pieces import bind
 from training.decode import Ask, Engine, Example
-from training.decode._drafts import drawn
+from training.decode._drafts import Answer, drawn
 from training.decode.speculate import _checked
-from training.model.model import train_tokenizer
+from training.model.kv_cache import CachedRows
+from training.model.model import hidden_states, train_tokenizer
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 
@@ -83,22 +86,139 @@ def test_a_hundred_thousand_draws_have_the_distribution_of_the_target():
     assert accepted / n == pytest.approx(float(torch.minimum(p, q).sum()), abs=0.01)
 
 
-def test_the_second_token_of_a_model_has_its_distribution_too():
-    """The first drafted token of an answer, which the model has checked, beside its exact marginal."""
-    source = engine()
-    prompt = asks(1)[0].prompt
-    fast = speculating(source, depth=2, steps=60)
-    done = fast([Ask(prompt=prompt, seed=i, max_tokens=2) for i in range(4000)])
-    first = torch.tensor(source.logp([(prompt, np.array([v])) for v in range(16)])).exp().numpy()
-    two = source.logp([(prompt, np.array([v, w])) for v in range(16) for w in range(16)])
-    counts = np.zeros(17)
-    for d in done:
-        counts[d.segment.ids[1] if len(d.segment.ids) > 1 else 16] += 1
-    joint = np.exp(two).reshape(16, 16)
-    others = 1 - first.sum()  # a head may have more rows than the vocabulary
-    want = np.append(joint[np.arange(16) != 2].sum(0), first[2] + max(others, 0))
-    value, bound = statistic(counts, want / want.sum())
-    assert others < 1e-3 and value < bound
+class Known:
+    """In the place of a cache of keys and values: the ids that were read; what the model says of them is computed once."""
+
+    def __init__(self, model, memo):
+        self.model, self.memo, self.row, self.device = model, memo, [], torch.device("cpu")
+        self.held = np.zeros(1, dtype=np.int64)
+
+    def window(self, lo, hi):
+        pass
+
+    def features(self, row):
+        if row not in self.memo:
+            cache = CachedRows(1)
+            self.memo[row] = hidden_states(self.model, torch.tensor([row]), cache.begin(len(row)), cache)[0, -1]
+        return self.memo[row]
+
+    def read(self, ids, parents):
+        before = self.row[: int(self.held[0])]
+        parents = range(-1, len(ids) - 1) if parents is None else parents
+        self.new = [int(i) for i in ids]
+        paths = []
+        for i, parent in zip(self.new, parents, strict=True):
+            paths.append([*(paths[parent] if parent >= 0 else []), i])
+        self.row = [*before, *self.new]
+        self.before, self.held[0] = before, len(self.row)
+        return torch.stack([self.features((*before, *path)) for path in paths])
+
+    def follow(self, path):
+        self.row = [*self.before, *(self.new[i] for i in path)]
+        self.held[0] = len(self.row)
+
+
+def remembering(monkeypatch, source):
+    """Answers read from a memory of what the model says behind each row of ids: the same numbers, computed once."""
+    memo, said = {}, {}
+    chances = Answer.chances
+
+    def read(self, ids, parents=None):
+        self.account.charge("policy", len(ids))
+        if not isinstance(self.cache, Known):
+            self.cache = Known(source.sampler.model, memo)
+        return self.cache.read(ids, parents)
+
+    def remembered(self, features):
+        keys = [f.tobytes() for f in features.numpy()]
+        for key, f in zip(keys, features, strict=True):
+            if key not in said:
+                (said[key],) = chances(self, f[None])
+        return [said[key] for key in keys]
+
+    monkeypatch.setattr(Answer, "read", read)
+    monkeypatch.setattr(Answer, "chances", remembered)
+
+
+FEW = tiny.Vocabulary(6)
+ASKED = np.array([4, 3, 5, 5])
+
+
+def deviation(source, decode, n):
+    """Chi-square of the first four tokens of n answers to one prompt under the model's own distribution of them, and its
+    bound; shortest first, an answer that ended is one outcome."""
+    fitted = decode.fit(source, pairs_of(source))
+    done = decode(source, [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(n)], fitted)
+    said, open_ = {}, [((), 0.0)]
+    for length in range(4):
+        rows = [(*row, v) for row, _ in open_ for v in range(len(FEW))]
+        logp = source.logp([(ASKED, np.array(row)) for row in rows])
+        said |= {row: p for row, p in zip(rows, np.exp(logp), strict=True) if row[-1] == 2 or length == 3}
+        open_ = [(row, 0.0) for row, p in zip(rows, np.exp(logp), strict=True) if row[-1] != 2 and p > 1e-7]
+    counts = Counter(tuple(d.segment.ids.tolist()) for d in done)
+    often = [row for row, p in said.items() if p * n >= 20]
+    want = np.array([said[row] for row in often])
+    got = np.array([counts[row] for row in often], dtype=float)
+    return statistic(np.append(got, n - got.sum()), np.append(want, 1 - want.sum()))
+
+
+def pairs_of(source):
+    rng = np.random.default_rng(5)
+    asked = [Ask(prompt=rng.integers(3, 6, 4), seed=i, max_tokens=8) for i in range(20)]
+    done = bind("decode", {"piece": "sample"})(source, asked, None)
+    return [
+        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids) for a, d in zip(asked, done, strict=True)
+    ]
+
+
+def drafting_engine():
+    model = tiny.build(vocabulary=FEW, init_range=0.2)
+    return Engine(sampler=TorchSampler(model, 2), text=str, said=str, sampling=Sampling(max_tokens=4))
+
+
+DRAFTERS = [
+    {"piece": "speculate", "depth": 2, "steps": 60},
+    {"piece": "speculate", "depth": 2, "draft": "uniform"},
+    {"piece": "draft_tree", "depth": 2, "nodes": 6, "top_k": 2, "steps": 60},
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("knobs", DRAFTERS[1:2], ids=["uniform"])
+def test_a_hundred_thousand_answers_have_the_distribution_of_the_model(monkeypatch, knobs):
+    source = drafting_engine()
+    remembering(monkeypatch, source)
+    value, bound = deviation(source, bind("decode", knobs), 100_000)
+    assert value < bound
+
+
+@pytest.mark.parametrize("knobs", DRAFTERS, ids=["chain", "uniform", "tree"])
+def test_drafted_answers_have_the_distribution_of_the_model(monkeypatch, knobs):
+    source = drafting_engine()
+    plain = bind("decode", knobs)
+    asked = [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(30)]
+    fitted = plain.fit(source, pairs_of(source))
+    with monkeypatch.context() as patch:
+        remembering(patch, source)
+        known = [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
+        assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
+        value, bound = deviation(source, plain, 300 if knobs["piece"] == "draft_tree" else 1000)
+    assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)], "as without the memory"
+    assert value < bound
+
+
+@pytest.mark.parametrize("rule", ["keep all", "keep none, draw from the rest", "draw from the model, not the rest"])
+def test_a_wrong_rule_would_be_seen(monkeypatch, rule):
+    def wrong(p, q, token, sampling, rng):
+        keep = rule == "keep all" or (rule.startswith("draw") and rng.random() * float(q[token]) < float(p[token]))
+        rest = p if rule.startswith("draw") else (p - q).clamp(min=0)
+        return (token, True) if keep else (drawn(rest, sampling, rng), False)
+
+    source = drafting_engine()
+    remembering(monkeypatch, source)
+    monkeypatch.setattr("training.decode.speculate._checked", wrong)
+    value, bound = deviation(source, bind("decode", DRAFTERS[1]), 1000)
+    assert value > bound
 
 
 def test_a_learned_draft_saves_passes_over_a_uniform_one():

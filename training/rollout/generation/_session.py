@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ class EmbeddingSampler(TorchSampler):
     """A sampler that uses the model's own layers. session: makes its sessions, from its own arguments."""
 
     session: Any = None
+    writes: ClassVar[str] = "steps"  # each of them is one forward token
 
     def sync(self) -> None:
         self._known, self.cached, self.turns = True, None, None

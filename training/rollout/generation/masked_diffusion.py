@@ -229,6 +229,7 @@ class _Sampler:
     model: nn.Module
     end_id: int
     version: int = 0
+    writes: ClassVar[str] = "turns"
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int], **more: Any) -> _Session:
         if any(more.values()):
