@@ -149,17 +149,21 @@ def deviation(source, decode, n):
     bound; shortest first, an answer that ended is one outcome."""
     fitted = decode.fit(source, pairs_of(source))
     done = decode(source, [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(n)], fitted)
-    said, open_ = {}, [((), 0.0)]
+    said, open_ = {}, [((), 1.0)]
+    words = len(source.read_out()[1])
     for length in range(4):
-        rows = [(*row, v) for row, _ in open_ for v in range(len(FEW))]
-        logp = source.logp([(ASKED, np.array(row)) for row in rows])
-        said |= {row: p for row, p in zip(rows, np.exp(logp), strict=True) if row[-1] == 2 or length == 3}
-        open_ = [(row, 0.0) for row, p in zip(rows, np.exp(logp), strict=True) if row[-1] != 2 and p > 1e-7]
+        rows = [(*row, v) for row, _ in open_ for v in range(words)]
+        each = np.exp(source.logp([(ASKED, np.array(row)) for row in rows])).reshape(len(open_), words)
+        cut = np.where(each >= np.sort(each, 1)[:, -4:-3], each, 0)  # top_k
+        behind = np.array([[p] for _, p in open_]) * cut / cut.sum(1, keepdims=True)
+        now = {row: p for row, p in zip(rows, behind.ravel(), strict=True) if p > 0}
+        said |= {row: p for row, p in now.items() if row[-1] == 2 or length == 3}
+        open_ = [(row, p) for row, p in now.items() if row[-1] != 2]
     counts = Counter(tuple(d.segment.ids.tolist()) for d in done)
-    often = [row for row, p in said.items() if p * n >= 20]
+    often = [row for row, p in said.items() if p * n >= 5]
     want = np.array([said[row] for row in often])
     got = np.array([counts[row] for row in often], dtype=float)
-    return statistic(np.append(got, n - got.sum()), np.append(want, 1 - want.sum()))
+    return statistic(np.append(got, n - got.sum()), np.append(want, max(1 - want.sum(), 0)))
 
 
 def pairs_of(source):
@@ -173,7 +177,7 @@ def pairs_of(source):
 
 def drafting_engine():
     model = tiny.build(vocabulary=FEW, init_range=0.2)
-    return Engine(sampler=TorchSampler(model, 2), text=str, said=str, sampling=Sampling(max_tokens=4))
+    return Engine(sampler=TorchSampler(model, 2), text=str, said=str, sampling=Sampling(max_tokens=4, top_k=4))
 
 
 DRAFTERS = [
@@ -181,15 +185,6 @@ DRAFTERS = [
     {"piece": "speculate", "depth": 2, "draft": "uniform"},
     {"piece": "draft_tree", "depth": 2, "nodes": 6, "top_k": 2, "steps": 60},
 ]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("knobs", DRAFTERS[1:2], ids=["uniform"])
-def test_a_hundred_thousand_answers_have_the_distribution_of_the_model(monkeypatch, knobs):
-    source = drafting_engine()
-    remembering(monkeypatch, source)
-    value, bound = deviation(source, bind("decode", knobs), 100_000)
-    assert value < bound
 
 
 @pytest.mark.parametrize("knobs", DRAFTERS, ids=["chain", "uniform", "tree"])
@@ -202,7 +197,7 @@ def test_drafted_answers_have_the_distribution_of_the_model(monkeypatch, knobs):
         remembering(patch, source)
         known = [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
         assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
-        value, bound = deviation(source, plain, 300 if knobs["piece"] == "draft_tree" else 1000)
+        value, bound = deviation(source, plain, 300 if knobs["piece"] == "draft_tree" else 2000)
     assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)], "as without the memory"
     assert value < bound
 
@@ -217,7 +212,7 @@ def test_a_wrong_rule_would_be_seen(monkeypatch, rule):
     source = drafting_engine()
     remembering(monkeypatch, source)
     monkeypatch.setattr("training.decode.speculate._checked", wrong)
-    value, bound = deviation(source, bind("decode", DRAFTERS[1]), 1000)
+    value, bound = deviation(source, bind("decode", DRAFTERS[1]), 2000)
     assert value > bound
 
 
