@@ -338,7 +338,7 @@ SIZES = {
     "sprawls": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
     "glances": Size(steps=160, demonstrations=1000, turn=16, length=112, lr=2e-3),
     "ponders": Size(steps=120, demonstrations=800, turn=32, length=96, lr=2e-3),
-    "rates": Size(steps=120, demonstrations=800, turn=8, length=64, lr=2e-3),
+    "rates": Size(steps=120, demonstrations=800, turn=8, length=96, lr=2e-3),
     "counts": Size(steps=80, demonstrations=800, turn=8, length=64, lr=2e-3),
     "listed": Size(steps=200, demonstrations=1200, turn=48, length=112, lr=2e-3),
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),

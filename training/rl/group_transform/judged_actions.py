@@ -60,14 +60,15 @@ def asked(rollout: Rollout) -> list[Message | None]:
     request = rollout.problem.question.rpartition("\n")[2]
     shown: tuple[str, ...] = ()
     out: list[Message | None] = []
-    for m in rollout.info["messages"]:
+    for m in rollout.info.get("messages", ()):
         if m.role != "assistant":
             shown = m.media[-1:] or shown
             continue
         match = ACT.search(m.content)
         text = ASK.format(request=request, action=match[1]) if match else ""
         out.append(Message(role="user", content="<image>" * len(shown) + text, media=shown) if match else None)
-    return out
+    turns = sum(s.role == "model" for s in rollout.segments) if rollout.segments else len(out)
+    return [*out, *[None] * turns][:turns]  # a rollout of given ids has no messages
 
 
 def believed(
