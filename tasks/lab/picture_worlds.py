@@ -113,8 +113,9 @@ def _questions(rng: Random, n: int, asks: Sequence[str]) -> list[Talk]:
         side, things, posed = _scene(rng, asks)
         name, talked = SHOWN.add(pixels(side, things)), []
         for i, (asked, answer) in enumerate(posed):
-            shown = {"content": f"<image>{asked}", "media": (name,)} if i == 0 else {"content": asked}
-            talked += [Message(role="user", **shown), Message(role="assistant", content=said(answer))]
+            first = Message(role="user", content=f"<image>{asked}", media=(name,))
+            talked += [first if i == 0 else Message(role="user", content=asked)]
+            talked += [Message(role="assistant", content=said(answer))]
         out.append(tuple(talked))
     return out
 

@@ -95,5 +95,5 @@ def served(
         name=name or str(model),
         context=context,
         decoding=decoding,
-        generation=str(spec["piece"]) if way is not None else "",
+        generation=str(spec["piece"]) if spec is not None and way is not None else "",
     )
