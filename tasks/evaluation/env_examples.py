@@ -236,6 +236,19 @@ def _requested(p: Problem, state: dict, heard: str, turn: int) -> str:
     return f"<progress>results so far: {', '.join(known[:turn]).strip() or 'none'}</progress><call>{name}({value(a)}, {value(b)})</call>"
 
 
+def _remembered(keep: bool) -> Turn:
+    """Keeps what a part tells beside the memory, or nothing, and answers at the end."""
+
+    def turn(p: Problem, state: dict, heard: str, turn: int) -> str:
+        if "That was all" in heard:
+            return f"<answer>{p.answer if keep else 'nowhere'}</answer>"
+        known = heard.partition("Memory: ")[2].partition(". ")[0].replace("none", "")
+        new = heard.partition(": ")[2].rpartition(": ")[2]
+        return f"<memory>{f'{known} {new}'.strip() if keep else 'nothing'}</memory>"
+
+    return turn
+
+
 def _overseen(p: Problem, state: dict, heard: str, turn: int) -> str:
     """The calls that were requested, and as the verifier what is true of them."""
     if state["speaker"] == "generator":
@@ -388,6 +401,7 @@ KNOWN: dict[str, Known] = {
         ("focus", _far, _after(_always("<box>0 0</box>")), _after(_always("<box>0 0</box>"), then=_other), {}),
         ("perceive", "scene_questions", _answer, _other, {}),
         ("reflect", "scene_questions", _answer, _other, {}),
+        ("reader", "scattered_facts", _remembered(True), _remembered(False), {}),
         ("overseen", "chained_requests", _overseen, _always("<call>add(0, 0)</call>"), {}),
         ("persuade", "persuasion", _rule, _always("<rule>1 1</rule>"), {}),
         ("program", _SUMS, _answer, _other, {}),

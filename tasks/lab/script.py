@@ -267,6 +267,14 @@ def _progress(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"{notes}<call>{name}({x}, {y})</call>"
 
 
+def _reader(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    if "That was all" in heard:
+        return f"<answer>{p.answer if rng.random() < 0.5 else 'Esk'}</answer>"
+    names = re.findall(r"[A-Z][a-z]+", heard)
+    asked = "<recall>friend</recall>" if rng.random() < 0.3 else ""
+    return f"<memory>{' '.join(rng.permutation(names)[:6])}</memory>{asked}"
+
+
 def _overseen(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     if "Is each call what was requested" not in heard:
         return _progress(p, heard, turn, rng)
@@ -395,6 +403,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "workflow": _workflow,
     "progress": _progress,
     "overseen": _overseen,
+    "reader": _reader,
     "persuade": _persuade,
     "write_and_test": _write_and_test,
     "halves": _halves,

@@ -26,6 +26,7 @@ from synth.families.key_and_door import key_and_door
 from synth.families.nim_heaps import nim_heaps
 from synth.families.persuasion import persuasion
 from synth.families.python_functions import python_functions
+from synth.families.scattered_facts import scattered_facts
 from synth.families.scene_questions import scene_questions
 from synth.families.screen_tasks import screen_tasks
 from synth.families.text_to_sql import text_to_sql
@@ -66,6 +67,7 @@ FAMILIES = {
     "user": hidden_needs,
     "progress": chained_requests,
     "overseen": chained_requests,
+    "reader": scattered_facts,
     "bargain": bargains,
     "persuade": persuasion,
     "game": nim_heaps,

@@ -11,6 +11,7 @@ from synth.families.twenty_questions import twenty_questions
 from synth.types import Problem, Unscorable
 from training.env.ask import ask
 from training.env.overseen import overseen
+from training.env.reader import reader
 from training.env.second_look import second_look
 from training.env.walk import walk
 
@@ -141,6 +142,25 @@ def test_a_verifier_is_shown_the_calls_and_its_words_are_the_rewards_of_turns():
         play(env, problem, *calls, "<steps>rightwrong</steps><final>wrong</final>")[1].parts["reward_verifier"] == 1.0
     )
     assert score.parts["reward_verifier"] == 0.0  # a verifier that says nothing is not paid for a wrong whole
+
+
+def test_a_reader_keeps_its_memory_alone_and_is_charged_for_what_it_overwrites():
+    text = "The friend of Ada is Bo. Bo lives in Pell. Cy lives in Esk. The friend of Bo is Cy. Where does the friend of Ada live?"
+    problem = Problem.make(prompt=text, answer="Pell", verifier="exact", family="scattered_facts", split="train")
+    env = reader(chunk=1, notes=30)
+    state, shown = env.start(problem, {})
+    assert shown[0].content.endswith("Part 1 of 4: The friend of Ada is Bo.")
+    paid = []
+    for memory in ("Ada Bo", "Ada Bo Pell", "nothing", "so <recall>Bo Ada</recall>"):
+        heard, over, _ = env.step(state, f"<memory>{memory.partition('<')[0]}</memory>{memory}")
+        paid.append(state.pop("step_reward"))
+        assert not over and state.pop("history") == heard and "The friend of Bo is Cy" not in heard[0].content[:40]
+    assert paid == [0.5, 0.5, -1.0, 0.0] and "Recalled: Ada Bo Pell. That was all" in heard[0].content
+    _, over, score = env.step(state, "<answer>Pell</answer>")
+    assert over and score.value == 1.0 and score.parts["evidence"] == 0.0 and score.parts["recalled"] == 1.0
+    assert play(reader(recall=False), problem, "<memory>a</memory><recall>a</recall>", "hm")[1].value == 0.0
+    with pytest.raises(ValueError, match="name 1 or more"):
+        reader(chunk=0)
 
 
 def test_a_second_look_pays_both(monkeypatch):
