@@ -310,6 +310,14 @@ def _errand(i: int) -> Problem:
     return drawn
 
 
+def _together(i: int) -> Problem:
+    from synth.families.teamwork import teamwork
+
+    drawn = teamwork(0, "train", i, rules=[("down", "last", "top")[i % 3]], env="team")
+    assert isinstance(drawn, Problem)
+    return drawn
+
+
 def _plan(i: int) -> Problem:
     from synth.families.tool_pipelines import tool_pipelines
 
@@ -386,6 +394,7 @@ KNOWN: dict[str, Known] = {
         ("calculator", _SUMS, _after(_call("calculator", "expression", _formula)), _other, {}),
         ("assemble", _plan, _demonstrated, lambda p, state, heard, turn: state["plan"][:1] and "done" or "upper", {}),
         ("corridor", _errand, _demonstrated, _always("<move>stay</move>"), {}),
+        ("team", _together, _demonstrated, _always("<act>nothing</act>"), {}),
         ("curious", "twenty_questions", _telling, _other, {}),
         ("diagnose", "twenty_questions", _telling, _other, {}),
         ("expert", _SUMS, _after(_asked_back), _other, {}),

@@ -299,6 +299,11 @@ def _corridor(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> st
     return f"<move>{rng.choice(['left', 'right', 'stay'])}</move>" if rng.random() < 0.95 else ""
 
 
+def _team(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    acts = (re.findall(r"You may: ([\w ]+)\.", heard) or ["stay"])[-1].split()
+    return f"<act>{rng.choice(acts)}</act>" if rng.random() < 0.95 else ""
+
+
 def _assemble(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     right = [*p.answer.split(), "done"]
     return right[turn] if turn < len(right) and rng.random() < 0.8 else str(rng.choice([*TOOLS, "done"]))
@@ -411,6 +416,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "focus": _focus,
     "reflect": _reflect,
     "corridor": _corridor,
+    "team": _team,
     "assemble": _assemble,
     "home": _home,
     "rank": _rank,

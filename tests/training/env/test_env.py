@@ -29,6 +29,7 @@ from synth.families.python_functions import python_functions
 from synth.families.scattered_facts import scattered_facts
 from synth.families.scene_questions import scene_questions
 from synth.families.screen_tasks import screen_tasks
+from synth.families.teamwork import teamwork
 from synth.families.text_to_sql import text_to_sql
 from synth.families.tool_pipelines import tool_pipelines
 from synth.families.twenty_questions import twenty_questions
@@ -73,9 +74,11 @@ FAMILIES = {
     "game": nim_heaps,
     "corridor": errands,
     "home": home_moments,
+    "team": lambda seed, split, index: teamwork(seed, split, index, env="team"),
     "assemble": lambda seed, split, index: tool_pipelines(seed, split, index, env="assemble"),
     "look": scene_questions,
     "point": lambda seed, split, index: screen_tasks(seed, split, index, asks=["point"], env="point"),
+    "screen": lambda seed, split, index: screen_tasks(seed, split, index, asks=["steps"], env="screen"),
     "rewatch": lambda seed, split, index: clip_questions(seed, split, index, asks=["direction"], env="rewatch"),
     "frames": lambda seed, split, index: clip_questions(seed, split, index, env="frames"),
     **dict.fromkeys(("focus", "perceive", "reflect"), scene_questions),
