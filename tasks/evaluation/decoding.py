@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -56,9 +57,11 @@ def decoding(
     rewards: Rewards | None,
     pairs: Callable[[], Sequence[PreferencePair]],
     forward_tokens: int,
+    reference: Callable[[], Any] | None = None,
 ) -> DecodingSampler:
-    """A decoder that replaces `sampler`, fitted first if it has to learn something. Raises UserError if the decoder
-    refuses, and if it needs a reward model and there is none."""
+    """A decoder that replaces `sampler`, fitted first if it has to learn something. reference: gives a sampler of the model
+    that preference training began with. Raises UserError if the decoder refuses, and if it needs a reward model or a
+    reference and there is none."""
 
     def said(ids: np.ndarray) -> str:
         text = renderer.decode(ids)
@@ -68,6 +71,8 @@ def decoding(
     engine = Engine(
         sampler=sampler, text=renderer.decode, said=said, sampling=Sampling(), rewards=rewards, ids=renderer.encode
     )
+    if "reference" in decode.needs and reference is not None:
+        engine.reference = replace(engine, sampler=reference(), rewards=None, called="reference")
     name = decode.piece.partition("/")[2]
     fitted = None
     if decode.fit is not None:
@@ -91,7 +96,10 @@ def decoding(
         except ValueError as e:
             raise UserError(f"the decoder {name}: {e}") from e
 
-    if engine.writes != "tokens" or ("reward_model" in decode.needs and rewards is None):
+    lacking = ("reward_model" in decode.needs and rewards is None) or (
+        "reference" in decode.needs and reference is None
+    )
+    if engine.writes != "tokens" or lacking:
         # Some refuse with some knobs only: whether this one does shows at a token, now and not at the first request.
         one = np.array([renderer.end_id], dtype=np.int64)
         refusing(engine, [Ask(prompt=one, seed=0, max_tokens=1, forward_tokens=forward_tokens)], fitted)

@@ -57,6 +57,7 @@ class _Engine(Engine):
     """An engine of one layer whose streams are those of the check."""
 
     given: dict[bytes, Tensor]
+    sums: Callable[[np.ndarray], float]
     gates: dict[str, Tensor]
     bytes_per_token = 0  # type: ignore[assignment]
     layers = 1  # type: ignore[assignment]
@@ -66,6 +67,9 @@ class _Engine(Engine):
 
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
         return [self.given[row.tobytes()].expand(len(layers), -1, -1) for row in rows]
+
+    def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        return np.array([self.sums(said) for _, said in rows])
 
     def weights(self, ending: str) -> dict[str, tuple[int, Tensor]]:
         return {name: (0, weight) for name, weight in self.gates.items()}
@@ -116,6 +120,10 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         said=text,
         rewards=(lambda rows: [float(place(r)["reward"]) for r in rows]) if "reward" in draws[0] else None,
     )
+    engine.sums = lambda said: float(place(said)["logp"])
+    if "ref_logp" in draws[0]:
+        engine.reference = reference = _Engine(sampler=script, text=text, said=text, called="reference")
+        reference.sums = lambda said: float(place(said)["ref_logp"])
     engine.given, examples = {}, []
     engine.gates = {n: torch.tensor(w, dtype=torch.float64) for n, w in given.get("weights", {}).items()}
     prompt = np.zeros(0, dtype=np.int64)

@@ -16,6 +16,7 @@ from tasks.lab import (
     decode_worlds,
     home_worlds,
     label_worlds,
+    painter_worlds,
     pair_worlds,
     safety_worlds,
     speculation_worlds,
@@ -59,6 +60,7 @@ def places() -> dict[str, Place]:
             *decode_worlds.WORLDS,
             *speculation_worlds.WORLDS,
             *thought_worlds.WORLDS,
+            *painter_worlds.WORLDS,
             arms.arms,
             control_worlds.control,
         )

@@ -29,7 +29,7 @@ def decoder_of(
     device: str,
 ) -> DecodingSampler:
     """The decoder, which replaces `sampler`, with the knobs that `evaluate.decoders` gives it in `settings` (parameters of
-    the stage evaluate). The reward model is artifacts/reward, pairs are those of artifacts/clean. Raises UserError if the
+    the stage evaluate). The reward model is artifacts/reward, pairs are those of artifacts/clean, the reference is artifacts/sft. Raises UserError if the
     decoder is unknown or lacks something."""
     bound = _bound(settings, name)
     reward, pairs = root / "artifacts" / "reward", root / "artifacts" / "clean" / "pairs.parquet"
@@ -40,8 +40,24 @@ def decoder_of(
         commit.check(reward, "model", remedy=REMEDY)
         word = json.loads((reward / "card.json").read_text(encoding="utf-8")).get("verdict", "")
         rewards = RewardModel(reward / "model", word, device=device).of_ids
+    before = root / "artifacts" / "sft"
+    reference = None
+    if "reference" in bound.needs and (before / "model").is_dir():
+        from training.model.model import load_model
+        from training.rollout.torch_sampler import TorchSampler
+
+        commit.check(before, "model", remedy=REMEDY)
+        reference = lambda: TorchSampler(load_model(before / "model", device=device)[0], renderer.end_id)  # noqa: E731
     train = (p for p in tables.read(pairs, PreferencePair) if p.split == "train") if pairs.exists() else ()
-    return decoding(bound, sampler, renderer, rewards=rewards, pairs=lambda: list(train), forward_tokens=forward_tokens)
+    return decoding(
+        bound,
+        sampler,
+        renderer,
+        rewards=rewards,
+        pairs=lambda: list(train),
+        forward_tokens=forward_tokens,
+        reference=reference,
+    )
 
 
 def serving(root: Path, name: str, budget: int) -> Decoding:

@@ -47,7 +47,7 @@ from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
-PROVIDES = {"reward_model", "activations"}
+PROVIDES = {"reward_model", "activations", "reference"}
 ONLY_WITH = {
     "tasks.evaluation.benchmarks": "sets",
     "tasks.evaluation.judging": "sets",
@@ -207,6 +207,7 @@ def evaluate(
         way=generation() if generation is not None else None,
         team=roles_of(stage) if "rl" in models else {},
         trained=tuple(m for m in models if m not in ("base", merge_base)),
+        before=stage.input(*MODELS["sft"]) if stage.reads("sft") else None,
     )
     of_rows = held_out_rows(stage, models, against, max_tokens=sampling.max_tokens, device=device, dtype=dtype)
     if not runs and not of_rows["models"] and not tests.benchmarks and not tests.judging:
@@ -453,6 +454,7 @@ class _Players:
     way: Any = None
     merge_base: str = "sft"
     trained: Sequence[str] = ()
+    before: Path | None = None  # the model that preference training began with
     loaded: str = ""
     model: Any = None
     renderer: Any = None
@@ -498,8 +500,14 @@ class _Players:
                 rewards=self.rewards,
                 pairs=self._pairs,
                 forward_tokens=self.decoder_tokens,
+                reference=self._reference if self.before is not None else None,
             )
         return self.decoding[run.name]
+
+    def _reference(self) -> TorchSampler:
+        assert self.before is not None
+        model, _ = load_model(self.before, dtype=self.dtype, device=self.device, longest=self.max_tokens)
+        return TorchSampler(model=model, end_id=self.renderer.end_id)
 
     def _asked(self) -> list[str]:
         """Texts of the split train, for merges that use activations."""

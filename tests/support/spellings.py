@@ -829,6 +829,26 @@ def screen_tree(p: Problem) -> tuple[Forms, Forms]:
     return right, wrong
 
 
+def painted(p: Problem) -> tuple[Forms, Forms]:
+    """A prompt whose picture shows it, whatever is around it; the painter's habit, the other direction and other things are wrong."""
+    a, b = p.args["a"], p.args["b"]
+    right: Forms = wrapped(p.answer) | {
+        "upper case": p.answer.upper(),
+        "more words": f"{p.answer}, in oil",
+        "spaces": p.answer.replace(" ", "  "),
+    }
+    wrong: Forms = {
+        "plain": f"the {a} is larger than the {b}",
+        "half": p.answer.rpartition(" ")[0],
+        "another thing": p.answer.replace(b, "wolf"),
+        "turned around": p.answer.replace(a, "_").replace(b, a).replace("_", b),
+        "nothing": "a picture",
+        "all": " ".join(("ant", "bee", "cow", "dog", "rat")),
+        "too long": f"{p.answer} {'and ' * 100}",
+    }
+    return right, wrong
+
+
 GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "assignment": assignment,
     "boxes": boxes,
@@ -859,6 +879,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "transit": transit,
     "elements": elements,
     "screen_tree": screen_tree,
+    "painted": painted,
 }
 # (verifier, reference, knobs, question, right answers, wrong answers)
 HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (

@@ -31,8 +31,8 @@ class DecodePiece(Protocol):
         if a model that the piece needs is missing
 
     Check gives:
-        draws: what the model says, draw by draw; each `{says, tokens, reward, goes_on}` with the number of tokens of the
-            draw, and whether more may follow (false)
+        draws: what the model says, draw by draw; each `{says, tokens, reward, goes_on, logp, ref_logp}` with the number of
+            tokens of the draw, whether more may follow (false), and its log-prob under the model and under the reference
         prompt: tokens of the prompt
         max_tokens: most tokens of an answer
         forward_tokens: the budget (0, no bound)

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from synth.types import Sampling
 from training.learner.learner import score
-from training.learner.pack import Row, pack
+from training.learner.pack import Row, pack, shared_tokens
 from training.model.residual import Edit, blocks_of, fitting, layer_of, read, read_out
-from training.types import Segment
+from training.types import Batch, Segment
 
 VERDICT = 1  # tokens that a reward model reads after a conversation
 
@@ -49,7 +49,7 @@ class Account:
     """The cost of one answer.
 
     limit    forward tokens that it may cost; 0: no bound
-    tokens   forward tokens by model: "policy", "reward"
+    tokens   forward tokens by model: "policy", "reward", "reference"
     seconds  wall seconds of the calls that included it: the time of a batch counts in full for each of its rows
     memory   peak bytes of the keys and values that were held for it
     path     how the policy was run (`Session.path` of the sampler), "" where the sampler does not say
@@ -111,6 +111,12 @@ class Example:
     ratings: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
+def _packed(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    whole = [np.concatenate(row) for row in rows]
+    starts = [len(prompt) for prompt, _ in rows]
+    return pack([Row(ids=x, trainable=np.arange(len(x)) >= start) for x, start in zip(whole, starts, strict=True)])
+
+
 @dataclass(kw_only=True)
 class Engine:
     """The models that a decoder may use.
@@ -121,6 +127,8 @@ class Engine:
     sampling  how turns are drawn unless a decoder says otherwise
     rewards   whole conversations [n] -> a reward each, NaN for one that is too long; None: there is no reward model
     ids       a text -> its ids [n]; None: words mean nothing to this model
+    called    the name of this model in accounts
+    reference the model that preference training began with, called "reference"; None: it is not there
     """
 
     sampler: Any
@@ -129,6 +137,8 @@ class Engine:
     sampling: Sampling = field(default_factory=Sampling)
     rewards: Callable[[Sequence[np.ndarray]], Sequence[float]] | None = None
     ids: Callable[[str], np.ndarray] | None = None
+    called: str = "policy"
+    reference: Engine | None = None
 
     @property
     def writes(self) -> str:
@@ -188,7 +198,7 @@ class Engine:
             key = (id(d.account), d.prompt.tobytes(), i if d.edit is not None else -1)
             tokens = len(segment.ids) + (0 if key in read_once else len(d.prompt))
             read_once.add(key)
-            d.account.charge("policy", tokens)
+            d.account.charge(self.called, tokens)
             held[id(d.account)] = held.get(id(d.account), 0) + tokens
         for key, account in accounts.items():
             account.seconds += seconds
@@ -288,10 +298,16 @@ class Engine:
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """[n] log-probability that the policy gives to each (prompt, answer) at temperature 1."""
         self.token_by_token("reads log-probs of tokens")
-        whole = [np.concatenate(row) for row in rows]
-        starts = [len(prompt) for prompt, _ in rows]
-        batch = pack([Row(ids=x, trainable=np.arange(len(x)) >= start) for x, start in zip(whole, starts, strict=True)])
+        batch = _packed(rows)
         return batch.row_sum(score(self.sampler.model, batch).logp).double().cpu().numpy()
+
+    def read_logp(self, account: Account, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+        """`logp` of each (prompt, answer), charged to the account; what rows begin with in common is read once."""
+        begun = time.perf_counter()
+        out, batch = self.logp(rows), _packed(rows)
+        account.charge(self.called, len(batch.ids) - sum(shared_tokens(batch)))
+        account.seconds += time.perf_counter() - begun
+        return out
 
     def read_out(self) -> tuple[Callable[[Tensor], Tensor], Tensor]:
         """The norm behind the last block, and the head's weight [V, d]: logits = norm(x) weight^T."""

@@ -34,7 +34,9 @@ def engine(**more):
         "sampling": Sampling(max_tokens=12),
         "rewards": likes,
     }
-    return Engine(**known | more)
+    before = TorchSampler(tiny.build(vocabulary=V, init_range=0.3), END, slots=1)
+    other = Engine(sampler=before, text=str, said=str, sampling=known["sampling"], called="reference")
+    return Engine(**known | {"reference": other} | more)
 
 
 def pairs(n=6):
