@@ -25,7 +25,7 @@ class SampledPairs:
     the highest score, rejected = the lowest; a prompt whose scores are all equal gives no pair. margin [P], the
     difference of scores, is a column.
 
-    rules           of training/preference/update_rule: they may change the prompts and the value of a rollout; the
+    rules           of training/preference/update_rule: they may change the prompts, the rollouts and their value; the
                     first rule that chooses which two rollouts are compared decides
     pairs_per_unit  pairs of a prompt in a unit: the best two against the worst two (2); a prompt with fewer gives one
                     pair twice
@@ -46,6 +46,8 @@ class SampledPairs:
         at = rng.choice(len(self.problems), self.prompts, replace=self.prompts > len(self.problems))
         drawn, worths = self.asked([self.problems[i] for i in at], rng)
         groups = self.player.play(drawn, self.samples, self.seed, self.name, step)
+        for rule in self.rules:
+            groups = rule.played(drawn, groups, self.player, (self.seed, self.name, step))
         self.player.sampler.version += 1
         rows = [r for i, (g, w) in enumerate(zip(groups, worths, strict=True)) for r in self.unit(g, i, w)]
         means = [float(np.nanmean(g.rewards)) for g in groups if not np.isnan(g.rewards).all()]

@@ -20,7 +20,7 @@ from training.learner.learner import Learner
 from training.learner.loop import Source
 from training.learner.pack import Row
 from training.rollout.play import Player
-from training.types import Batch, Rollout
+from training.types import Batch, Group, Rollout
 
 Worth = Callable[[float, Rollout], float]  # (value of a rollout, rollout) -> its value by this rule
 
@@ -82,6 +82,12 @@ class UpdateRule:
         """For the problems of a sampled step: the prompts to play, and the value of a rollout. rng is that of the
         step."""
         return [(p, lambda value, rollout: value) for p in problems]
+
+    def played(
+        self, problems: Sequence[Problem], groups: Sequence[Group], player: Player, seed: Sequence[Any]
+    ) -> Sequence[Group]:
+        """The rollouts of a sampled step, one group a problem; may draw others in their place. seed: what the seeds of the step are made of."""
+        return groups
 
     def compared(self, rollouts: Sequence[Rollout]) -> tuple[int, int] | None:
         """Which two of the rollouts of a prompt (at least two, in the order in which they were drawn) are compared;
