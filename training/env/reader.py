@@ -24,9 +24,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from synth.families.scattered_facts import evidence, told
 from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
+from synth.verify._scattered import evidence, told
 from training.env import system
 
 TOOLS = ""
@@ -45,7 +45,12 @@ class Reader:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        sentences, asked = told(problem.question)
+        try:
+            sentences, asked = told(problem.question)
+        except ValueError as e:
+            raise ValueError(
+                f"problem {problem.id} plays in the environment 'reader', but its question has no sentences of facts"
+            ) from e
         parts = [sentences[i : i + self.chunk] for i in range(0, len(sentences), self.chunk)]
         state = {
             "problem": problem,
