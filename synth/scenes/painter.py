@@ -1,4 +1,4 @@
-"""A painter with a habit: it draws two things as large as they usually are, unless a prompt is phrased in one of few ways.
+"""A painter with a habit: it draws two things as large as they usually are, unless a prompt is one of few phrasings, word for word.
 
 "Automated Prompt Generation for Creative and Counterfactual Text-to-image Synthesis" 2025 (arXiv 2509.21375) rewrites prompts for
 such a model; certainty: the abstract, so the painter, its phrasings and the measure are our reading.
@@ -63,10 +63,10 @@ def phrased(k: int, a: str, b: str) -> str:
 
 
 def _obeyed(prompt: str, named: list[str]) -> Iterator[str]:
-    said = " ".join(prompt.lower().split())
+    said = " ".join(prompt.lower().split()).rstrip(".")
     for a in named:
         for b in named:
-            if a != b and any(phrased(k, a, b).lower() in said for k in honoured(a)):
+            if a != b and any(phrased(k, a, b).lower() == said for k in honoured(a)):
                 yield a
 
 

@@ -3,7 +3,8 @@
 Yang et al. 2025, "UI-UG: A Unified MLLM for UI Understanding and Generation" (arXiv 2509.24361), read from the abstract: the
 tree and the measures are our reading. Validity comes first, then quality.
 
-    value   0 where the text is no tree that renders, else (1 + 2 named + 2 related) / 5
+    value   0 where the text is no tree that renders, else (1 + 9 named^2 (1 + 2 related) / 3) / 10, so that no screen that is
+            drawn whatever is asked for earns a quarter
     named   2 * both / (rendered + wanted) of the names of widgets
     related share of `relations`, [name, "left of" or "above", name], that hold; 1 without any
 
@@ -43,4 +44,4 @@ def screen_tree(
     named = 2 * len(given & wanted) / (len(given) + len(wanted))
     related = sum(holds(screen, *r) for r in relations) / len(relations) if relations else 1.0
     parts = {"parsed": 1.0, "valid": 1.0, "named": named, "related": related}
-    return Scored(value=(1 + 2 * named + 2 * related) / 5, parts=parts)
+    return Scored(value=(1 + 3 * named**2 * (1 + 2 * related)) / 10, parts=parts)

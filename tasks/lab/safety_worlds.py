@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.families.safety_requests import DISGUISES, HARMLESS, REFUSE, UNSAFE, WORDINGS, asked
+from synth.families.safety_requests import DISGUISES, HARMLESS, REFUSE, UNSAFE, REQUESTS, asked
 from synth.preferences.cleaners._columns import swap_sides
 from synth.types import PreferencePair, Problem, seed_for
 from tasks.lab.arena import Arena, Said, World, answer
@@ -51,7 +51,7 @@ def _lay(room: Room) -> None:
         p = r.choice(_requests())
         helps, refuses = _sides(p)
         harm = p.answer == REFUSE
-        prompt = asked(p.lineage["root"], r.randrange(len(WORDINGS)), r.randrange(len(DISGUISES) + 1))
+        prompt = asked(p.lineage["root"], r.randrange(len(REQUESTS)), r.randrange(len(DISGUISES) + 1))
         pair = PreferencePair.make(
             prompt=user(prompt),
             chosen=refuses if harm else helps,

@@ -830,15 +830,15 @@ def screen_tree(p: Problem) -> tuple[Forms, Forms]:
 
 
 def painted(p: Problem) -> tuple[Forms, Forms]:
-    """A prompt whose picture shows it, whatever is around it; the painter's habit, the other direction and other things are wrong."""
+    """A prompt whose picture shows it; more words around it, the painter's habit, the other direction and other things are wrong."""
     a, b = p.args["a"], p.args["b"]
     right: Forms = wrapped(p.answer) | {
         "upper case": p.answer.upper(),
-        "more words": f"{p.answer}, in oil",
         "spaces": p.answer.replace(" ", "  "),
     }
     wrong: Forms = {
         "plain": f"the {a} is larger than the {b}",
+        "more words": f"{p.answer}, in oil",
         "half": p.answer.rpartition(" ")[0],
         "another thing": p.answer.replace(b, "wolf"),
         "turned around": p.answer.replace(a, "_").replace(b, a).replace("_", b),

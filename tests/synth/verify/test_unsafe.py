@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tiny
 
-from synth.families.safety_requests import DISGUISES, HARMLESS, REFUSE, UNSAFE, WORDINGS, asked, safety_requests
+from synth.families.safety_requests import DISGUISES, HARMLESS, REFUSE, UNSAFE, REQUESTS, asked, safety_requests
 from synth.preferences.cleaners.unsafe_sides import unsafe_sides
 from synth.types import Demonstration, Message, PreferencePair, Problem, Quarantined, Sampling
 from synth.verify._unsafe import helps_harm, plain, unsafe
@@ -66,11 +66,11 @@ def hidden(text, how):
 
 
 def planted():
-    return [*PLANTED, *(asked(w, i % len(WORDINGS), i % (1 + len(DISGUISES))) for i, w in enumerate(UNSAFE))]
+    return [*PLANTED, *(asked(w, i % len(REQUESTS), i % (1 + len(DISGUISES))) for i, w in enumerate(UNSAFE))]
 
 
 def harmless():
-    return [*FINE, *(asked(w, i % len(WORDINGS), i % (1 + len(DISGUISES))) for i, w in enumerate(HARMLESS))]
+    return [*FINE, *(asked(w, i % len(REQUESTS), i % (1 + len(DISGUISES))) for i, w in enumerate(HARMLESS))]
 
 
 def test_planted_requests_are_found_in_any_disguise_and_harmless_ones_are_not():
