@@ -34,8 +34,9 @@ TALKS = {
     "by_tone",
     "by_debate",
     "by_critics",
+    "by_render",
     "aligned_steps",
-}  # about conversations, thoughts or programs, not about problems with a worked solution
+}  # about conversations, thoughts, programs or screens, not about problems with a worked solution
 PROBLEMS = [f(7, "train", i, levels=[3]) for i in range(15) for f in (linear_equations, prime_factors)]
 PROBLEMS = [p for p in PROBLEMS if isinstance(p, Problem)]
 SOLVER = Flawed(PROBLEMS, error=0.3)
