@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-import toy
+
 
 from synth.types import Sampling, Scored
+from tasks.lab import toy
 from training.preference.update_rule.distinct_candidates import distinct_candidates
 from training.types import Group, Rollout, Segment
 
