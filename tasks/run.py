@@ -93,8 +93,8 @@ def set_threads(threads: int) -> None:
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
     if threads > 1 and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-        used = psutil.cpu_percent(interval=0.1) / 100 * (psutil.cpu_count() or 1)
-        if (psutil.cpu_count() or 1) - used < threads - 0.5:
+        free = (psutil.cpu_count() or 1) * (1 - psutil.cpu_percent(interval=0.1) / 100)
+        if free < threads - 0.5:
             os.environ["GOMP_SPINCOUNT"] = SHORT_SPIN
 
 

@@ -459,8 +459,7 @@ class _Turn:
         if self.choices is not None:
             self._recorded(node, rows, at)
             held = node >= 0
-            _, child = self.choices.step(node.clamp(min=0), token.clamp(max=self.choices.allowed.shape[1] - 1))
-            ids = self.choices.allowed[node.clamp(min=0), token.clamp(max=self.choices.allowed.shape[1] - 1)]
+            ids, child = self.choices.step(node.clamp(min=0), token.clamp(max=self.choices.allowed.shape[1] - 1))
             self.node[torch.from_numpy(rows)] = torch.where(held, child, node)
             token = torch.where(held, ids, token)
         ids = token.cpu().numpy()

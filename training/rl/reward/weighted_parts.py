@@ -1,8 +1,7 @@
 """Several judgements of one answer as one reward: a weighted sum, with an optional gate and normalisation.
 
-Rubrics with points: Zhou et al. 2025 (RuscaRL, arXiv 2508.16949), "Chasing the Tail: Effective Rubric-based Reward
-Modeling" 2025 (arXiv 2509.21500); constraints of a plan: "Planner-R1", 2025 (arXiv 2509.25779); facts: "Knowledge-Level
-Consistency RL", 2025 (arXiv 2509.23765).
+Rubrics with points: Zhou et al. 2025 (RuscaRL, arXiv 2508.16949; a rubric that grows is the piece refined_rubric); constraints
+of a plan: "Planner-R1", 2025 (arXiv 2509.25779); facts: "Knowledge-Level Consistency RL", 2025 (arXiv 2509.23765).
 
     R = sum_k w_k x_k, divided by   "none": 1      "sum": sum_k w_k      "positive": the sum of the positive w_k, and
     clipped to [0, 1] with a gate, an answer whose part `gate` is 0 gets 0
