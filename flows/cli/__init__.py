@@ -42,6 +42,20 @@ def parser() -> tuple[Parser, list[str]]:
     return top, list(commands.choices)
 
 
+def _unknown(top: Parser, words: Sequence[str], unknown: Sequence[str]) -> None:
+    """Says what a command does not take with the usage of that command, not of all; argparse says it of the first parser."""
+    command: argparse.ArgumentParser = top
+    for word in words:
+        inner = next((a for a in command._actions if isinstance(a, argparse._SubParsersAction)), None)
+        if inner is None:
+            break
+        command = inner.choices.get(word, command)
+    options = [o for action in command._actions for o in action.option_strings if o.startswith("--")]
+    first = unknown[0].partition("=")[0]
+    near = f" ({nearest(first, options)})" if first.startswith("--") else ""
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. A user's mistake, or an error of the disk, gives one sentence and
     code 2; without a command the help is shown."""
@@ -57,7 +71,9 @@ def _main(argv: Sequence[str] | None) -> int:
     if not words[0].startswith("-") and words[0] not in commands:
         print(f"error: there is no command {words[0]!r}: {nearest(words[0], commands)}", file=sys.stderr)
         return 2
-    args = top.parse_args(words)
+    args, unknown = top.parse_known_args(words)
+    if unknown:
+        _unknown(top, words, unknown)
     try:
         with disk_errors():
             return args.run(args) or 0

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from flows.cli._text import count, dump, plain
+from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.paths import project
 
 
@@ -15,6 +16,8 @@ def add(commands: Any) -> None:
     )
     p.add_argument("stage", metavar="STAGE", help="kb, questions, problems, demonstrations, preferences or clean")
     p.add_argument("-n", type=count, default=20, metavar="ROWS", help="rows to show (default: 20)")
+    p.add_argument("--recipe", metavar="NAME", help="the recipe to run, in place of the one of params.yaml")
+    p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="as of `espalier run`")
     p.add_argument("--json", action="store_true", help="print them as JSON")
     p.set_defaults(run=preview)
 
@@ -23,7 +26,11 @@ def preview(args: argparse.Namespace) -> int:
     """Returns exit code 1 if a proof fails."""
     from tasks.results import preview as task
 
-    shown = task.preview(project(), args.stage, args.n)
+    root = project()
+    changes = overrides(args.recipe, args.set)
+    changes |= of_profile(root / "params.yaml", changes)
+    with blamed(changes):
+        shown = task.preview(root, args.stage, args.n, changed=lambda params: merged(params, changes))
     failed = sum(proof.holds is False for _, proof in shown.rows)
     if args.json:
         rows = [{"row": list(lines), "holds": proof.holds, "proof": list(proof.lines)} for lines, proof in shown.rows]

@@ -36,7 +36,7 @@ from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
-from tasks.knowledge.guess import guess
+from tasks.knowledge.guess import completed, guess
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
@@ -74,6 +74,7 @@ def build_base(
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
     stands for. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
+    sources = [completed(source, Path(source["path"])) for source in sources]
     readings = [_read(source) for source in sources]
     built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
     used = {e.name for e in built.kb.entities.values()}

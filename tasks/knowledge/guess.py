@@ -41,6 +41,19 @@ _PLAIN_LISTS = {"data", "items", "records", "results", "rows", "entries", "list"
 _PROSE = {".md", ".markdown", ".txt", ".html", ".htm"}
 
 
+def completed(source: str | Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """A source with what was not written: of a bare path, or a mapping without `kind`, everything is guessed; of CSV the
+    text between cells. path: where its file or folder is. Raises UserError if its kind cannot be guessed."""
+    given = {"path": source} if isinstance(source, str) else dict(source)
+    if "kind" not in given:
+        return guess(path) | given
+    if given["kind"] in ("csv_records", "csv_tables") and "delimiter" not in given:
+        first = next(iter(sorted(path.glob("*.csv"))), None) if path.is_dir() else path
+        mark = delimiter(first) if first is not None and first.is_file() else ","
+        return given | ({"delimiter": mark} if mark != "," else {})
+    return given
+
+
 def guess(path: Path) -> dict[str, Any]:
     """{kind, path, and options}. Raises UserError if the path is missing or of no known kind."""
     if not path.exists():

@@ -81,8 +81,10 @@ class Preview:
     seed: int
 
 
-def preview(root: Path, stage: str, n: int = 20) -> Preview:
-    """The first `n` rows of a data stage. Raises UserError for a stage without rows, and whatever the stage itself
+def preview(
+    root: Path, stage: str, n: int = 20, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+) -> Preview:
+    """The first `n` rows of a data stage. changed: as of `plan.plans`. Raises UserError for a stage without rows, and whatever the stage itself
     refuses."""
     if stage not in SMALL:
         raise UserError(
@@ -90,7 +92,7 @@ def preview(root: Path, stage: str, n: int = 20) -> Preview:
         )
     if n < 1:
         raise UserError(f"preview -n {n}: ask for at least one row")
-    plans, known = plan.plans(root), plan.written(root)
+    plans, known = plan.plans(root, changed), plan.written(root)
     folder = Path(tempfile.mkdtemp(prefix="espalier-preview-"))
     try:
         if (root / "data").exists():

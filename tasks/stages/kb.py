@@ -12,6 +12,7 @@ from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
+from tasks.knowledge.guess import completed
 from tasks.knowledge.schema import read_names, read_schema
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -29,7 +30,8 @@ def kb(
     """Reads the sources and makes the knowledge base.
 
     Args:
-        sources: sources to read: {kind, path, and the options of that reader in synth/knowledge/sources}
+        sources: sources to read: paths, or {path, kind, and the options of that reader in synth/knowledge/sources};
+            without `kind` it is guessed from the file
         world_countries: size of the fictional world in countries; 0: no world
         passage_objects: most objects in one passage; further objects go into another passage
         bad_rows: how many rows of the sources may be quarantined; with more the stage stops
@@ -38,7 +40,8 @@ def kb(
     """
     listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
     sources = sources or listed
-    readings = [_read(stage, i, source) for i, source in enumerate(sources)]
+    sources = [_source(stage, i, source) for i, source in enumerate(sources)]
+    readings = [_read(stage, source) for source in sources]
     decided = read_names(stage.source(schema)) if schema else None
     built = build(readings, known=RELATIONS if world_countries else (), edited=relations, names=decided)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
@@ -82,15 +85,19 @@ def kb(
     )
 
 
-def _read(stage: Stage, i: int, source: dict) -> Reading:
-    if (
-        not isinstance(source, dict)
-        or not isinstance(source.get("path"), str)
-        or not isinstance(source.get("kind"), str)
-    ):
+def _source(stage: Stage, i: int, source: str | dict) -> dict:
+    """A source as it is read, with what was not written guessed from its file."""
+    path = source.get("path") if isinstance(source, dict) else source
+    kind = source.get("kind", "") if isinstance(source, dict) else ""
+    if not isinstance(path, str) or not isinstance(kind, str):
         raise UserError(
-            f"kb.sources[{i}] = {source!r} must say what to read, for example {{kind: csv_triples, path: data/mine.csv}}"
+            f"kb.sources[{i}] = {source!r} must say what to read, for example data/mine.csv, or "
+            "{kind: csv_triples, path: data/mine.csv}"
         )
+    return completed(source, stage.source(path))
+
+
+def _read(stage: Stage, source: dict) -> Reading:
     options = {k: v for k, v in source.items() if k not in ("kind", "path")}
     path = stage.source(source["path"])
     reading = read_source(path, source["kind"], name=source["path"], **options)
@@ -104,7 +111,7 @@ def _read(stage: Stage, i: int, source: dict) -> Reading:
 def _nothing(reading: Reading) -> str:
     """Explains why a source has no row."""
     if not reading.documents:
-        return "there is no row in it"
+        return "no row of it states a fact"
     return (
         f"no fact can be read from its {len(reading.documents):,} documents: they are searched, and nothing is asked about them; "
         "facts are lines such as `Born: 1956`, tables of two columns and some forms of sentences (docs/knowledge.md)"
@@ -117,6 +124,10 @@ def _refuse(stage: Stage, built: Built, bad_rows: int, *, brought: bool) -> None
     The quarantine file stays in the work folder.
     """
     n = len(built.bad)
+    if brought and not built.produced:
+        raise UserError(
+            "no fact can be read from kb.sources: the lines above say why; name other files, or take them out"
+        )
     if n > bad_rows or (brought and not built.accepted):
         remedy = (
             f"fix them, or set kb.bad_rows to {n} to go on without them"

@@ -199,6 +199,21 @@ def test_without_a_server_the_first_thing_to_do_is_said(project, capsys, monkeyp
 
 
 @pytest.mark.parametrize(
+    ("words", "usage", "near"),
+    [
+        (["preview", "kb", "--sett", "x"], "usage: espalier preview ", "did you mean '--set'"),
+        (["kb", "build", "--outt", "x", "--out", "y"], "usage: espalier kb build ", "did you mean '--out'"),
+        (["run", "kb"], "usage: espalier run ", "unrecognized arguments: kb"),
+    ],
+)
+def test_what_a_command_does_not_take_is_said_with_its_own_usage(capsys, words, usage, near):
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    err = capsys.readouterr().err
+    assert end.value.code == 2 and err.startswith(usage) and near in err
+
+
+@pytest.mark.parametrize(
     "command", [["preview", "kb", "-n", "-1"], ["review", "x.jsonl", "--sample", "-2"], ["status", "--last", "x"]]
 )
 def test_counts_of_commands_are_not_negative(capsys, command):

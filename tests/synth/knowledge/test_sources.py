@@ -422,13 +422,39 @@ def test_the_stage_stops_at_bad_rows_and_keeps_them(tmp_path, text, params, word
 def test_the_stage_refuses_a_source_it_cannot_understand(tmp_path):
     (tmp_path / "data").mkdir()
     for source, words in (
-        ("data/a.csv", r"kb.sources\[0\] = 'data/a.csv' must say what to read"),
+        (3, r"kb.sources\[0\] = 3 must say what to read"),
+        ({"kind": 3, "path": "data/a.csv"}, r"kb.sources\[0\] = .* must say what to read"),
+        ("data/a.csv", "data/a.csv does not exist"),
         ({"kind": "csv_triples", "path": "data/a.csv"}, "data/a.csv does not exist"),
     ):
         with pytest.raises(UserError, match=words):
             stage(tmp_path, sources=[source], world_countries=0)
     with pytest.raises(UserError, match="there are no facts"):
         stage(tmp_path, sources=[], world_countries=0)
+
+
+def test_a_source_may_be_a_path_alone_and_its_cells_may_be_parted_by_semicolons(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "lines.csv").write_text("name;town;opened\nOne;Ab;1900\nTwo;Cd;1901\nThree;Ab;1902\n")
+    said = {"kind": "csv_records", "path": "data/lines.csv"}
+    for source in ("data/lines.csv", {"path": "data/lines.csv"}, said):
+        stage(tmp_path, sources=[source], world_countries=0)
+        facts = tables.read(tmp_path / "artifacts/kb/facts.parquet", Fact)
+        assert {(f.subject.split(":")[-1], f.object.split(":")[-1]) for f in facts if "town" in f.relation} == {
+            ("One", "Ab"),
+            ("Two", "Cd"),
+            ("Three", "Ab"),
+        }
+
+
+@pytest.mark.parametrize("text", ["a;b\n1;\n", "a,b\n1,\n"])
+@pytest.mark.parametrize("countries", [0, 10])
+def test_the_stage_stops_where_no_row_states_a_fact(tmp_path, capsys, text, countries):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "none.csv").write_text(text)
+    with pytest.raises(UserError, match="no fact can be read from kb.sources"):
+        stage(tmp_path, sources=["data/none.csv"], world_countries=countries)
+    assert "data/none.csv: no row of it states a fact" in capsys.readouterr().err
 
 
 def test_the_stage_says_which_source_gave_no_fact(tmp_path, capsys):

@@ -190,6 +190,11 @@ def test_preview_of_real_stages(tmp_path, monkeypatch, capsys):
         cli.main(["preview", "sft"]) == 2
         and "`preview` shows rows of the stages that make data" in capsys.readouterr().err
     )
+    (mine / "data" / "lines.csv").write_text("name;town\nOne;Ab\nTwo;Cd\n")
+    changed = ["--set", "kb.sources=[data/lines.csv]", "--set", "kb.world_countries=0"]
+    assert cli.main(["preview", "kb", *changed]) == 0 and "2 of 2 rows made" in capsys.readouterr().out
+    assert cli.main(["preview", "kb", "--set", "kb.sourcez=[]"]) == 2
+    assert capsys.readouterr().err.startswith("error: --set kb.sourcez: unknown key")
 
 
 FAULTS = {
