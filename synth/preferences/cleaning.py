@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._columns import drawn_anchor, swap_sides
+from synth.preferences.cleaners._columns import anchor, drawn_anchor, swap_sides
 from synth.preferences.cleaners._features import BLIND, Known, differences, kind
 from synth.preferences.cleaners._length import style
 from synth.preferences.cleaners._noise import estimate, ranks
@@ -83,7 +83,8 @@ def noise_interval(pairs: Sequence[PreferencePair]) -> dict[str, Any] | None:
     )  # their columns were swapped with the sides
     right = np.array([p.columns["out_of_fold"] for p in judged])
     known = np.array([drawn_anchor(p) for p in judged]) * np.where(flipped, -1, 1)
-    interval = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known)
+    proven = int((np.array([anchor(p) for p in judged]) * np.where(flipped, -1, 1) < 0).sum())
+    interval = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known, proven=proven)
     return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
 
 

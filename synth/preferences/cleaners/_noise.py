@@ -21,12 +21,20 @@ UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels 
 
 
 def estimate(
-    right: np.ndarray, groups: Sequence[str], anchors: np.ndarray, *, least: int = 10, seed: int = 0, draws: int = 200
+    right: np.ndarray,
+    groups: Sequence[str],
+    anchors: np.ndarray,
+    *,
+    proven: int = 0,
+    least: int = 10,
+    seed: int = 0,
+    draws: int = 200,
 ) -> dict[str, Any]:
     """{"rate", "low", "high", "method", "anchors", "identifiable", "note"} of n labels.
 
     right [n]: out-of-fold probability that the label is right; groups [n]: siblings, drawn together; anchors [n]: 1, -1
-    or 0 (unknown).
+    or 0 (unknown). proven: how many labels are proven wrong in all, those included that a cleaner picked out, which are
+    no anchors: the estimate of the confident joint is at least that.
     """
     n, wrong = int((anchors != 0).sum()), int((anchors < 0).sum())
     known: dict[str, Any] = {"anchors": n, "identifiable": n >= least}
@@ -47,10 +55,13 @@ def estimate(
     rates = [noise_rate_of_pairs(right[members(rng.integers(0, len(size), len(size)))]) for _ in range(draws)]
     low, high = (float(np.quantile(rates, q)) for q in (0.025, 0.975))
     note = UNKNOWN if n == 0 else f"{n} anchors are fewer than {least}: {UNKNOWN.partition(': ')[2]}"
+    rate, floor = noise_rate_of_pairs(right), proven / len(right)
+    if floor > low:
+        note = f"{proven} of {len(right)} labels are proven wrong, and the estimate is raised to that where it was lower; {note}"
     return known | {
-        "rate": noise_rate_of_pairs(right),
-        "low": low,
-        "high": high,
+        "rate": max(rate, floor),
+        "low": max(low, floor),
+        "high": max(high, floor),
         "method": "confident joint",
         "note": note,
     }

@@ -187,6 +187,12 @@ def test_noise_with_and_without_anchors():
         and some["rate"] == (~truth[:40]).mean()
         and (some["low"], some["high"]) == wilson(int((~truth[:40]).sum()), 40)
     )
+    # A person found more wrong labels among those that were asked about than the estimate believes in.
+    asked = estimate(right, groups, np.zeros(600), proven=240)
+    assert asked["low"] == asked["rate"] == asked["high"] == 0.4 and asked["note"].startswith(
+        "240 of 600 labels are proven"
+    )
+    assert estimate(right, groups, np.zeros(600), proven=3) == none, "fewer than it believes in change nothing"
     # A malicious majority: all labels turned around. Without anchors the estimate stays what it was, with them it is
     # told.
     turned = estimate(right, groups, -anchors)
