@@ -288,7 +288,8 @@ class Stage:
             from tasks.pages import cards
 
             rows = {p.name: read_metadata(p).num_rows for p in tables}
-            told = f"Made by Espalier's stage `{self.name}`, recipe {self.recipe or 'none'}, seed {self.seed}; card.json has the counts."
+            recipe = f", recipe {self.recipe}" if self.recipe else ""  # stages that no recipe changes know none
+            told = f"Made by Espalier's stage `{self.name}`{recipe}, seed {self.seed}; card.json has the counts."
             path = str(self.target.relative_to(self.root))
             text = cards.folder_card(self.name, rows, told, path)
             (self.out / "README.md").write_text(text, encoding="utf-8")
