@@ -9,9 +9,9 @@ import tiny
 import yaml
 
 from synth.demonstrations.imported import conversation
-from synth.types import Demonstration, Message, Problem, Quarantined
+from synth.types import Demonstration, Message, Problem, Quarantined, split_of
 from tasks.core.errors import UserError
-from tasks.rows.read import OwnRow
+from tasks.rows.read import OwnRow, root_of
 from tasks.planning import plan
 from tasks.runtime.stage import Stage
 from tasks.stages.demonstrations import demonstrations
@@ -178,3 +178,25 @@ def test_the_words_of_the_stage_that_learns_reach_the_stage_that_reads(tmp_path,
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     assert plan.plans(tmp_path)["rl"]["params"]["include_questions"]
     shutil.rmtree(tmp_path / "data", ignore_errors=True)
+
+
+def talks(words, **more):
+    return [{"prompt": f"What is {w}?", "completion": f"{w} is {i}.", **more} for i, w in enumerate(words)]
+
+
+def splits(root, rows, **entry):
+    run(root, demonstrations, files=[{"path": put(root, "few.jsonl", rows), **entry}])
+    return [d.split for d in read(root, "demonstrations", "demonstrations", Demonstration)]
+
+
+def test_of_few_questions_one_is_held_out_all_the_same(tmp_path, capsys):
+    """By their hash alone all of these would be learned, and a run would train and then find nothing to measure."""
+    words = [w for w in map(str, range(60)) if split_of(f"own:{root_of(f'What is {w}?')}") == "train"][:6]
+    rows = talks(words)
+    twice = [*rows, *({**r, "completion": f"{r['completion']} Surely."} for r in rows)]
+    made = splits(tmp_path, twice)
+    assert sorted(set(made)) == ["test", "train"] and made.count("test") == 2, "both answers to the one question"
+    assert "12 kept (10 train, 2 test)" in capsys.readouterr().err
+    assert set(splits(tmp_path, talks(words, split="train"))) == {"train"}, "what a file says is done"
+    assert set(splits(tmp_path, rows, use="train")) == {"train"}
+    assert splits(tmp_path, rows[:1]) == ["train"], "one question cannot be parted"
