@@ -74,8 +74,11 @@ def main() -> None:
     results = [
         result("return of new episodes", ends, "steps"),
         result("steps played", [r["steps"][-1] for r in runs], "steps", "lower"),
-        *(result(f"return at update {k}", [r["returns"][k - 1] for r in runs], "steps") for k in (1, 10, 20, 30, 40, 50, 60)),
-    ]  # fmt: skip
+        *(
+            result(f"return at update {k}", [r["returns"][k - 1] for r in runs], "steps")
+            for k in (1, 10, 20, 30, 40, 50, 60)
+        ),
+    ]
     (RESULTS / "control-ppo.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     plot(runs, ROOT / "docs" / "images" / "control-ppo.svg")
 

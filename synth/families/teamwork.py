@@ -48,7 +48,7 @@ def teamwork(
         "top",
         "left",
         "right",
-    ),  # fmt: skip
+    ),
     env: str = "single",
 ) -> Problem | Quarantined:
     """Problem `index` of a split: a number of steps. `levels` are the rungs of the ladder to draw from; `rules` are the partners, and with them

@@ -21,9 +21,18 @@ from training.model.model import load_model, no_bars, save_model
 from training.model.render import DAY, Renderer
 
 FILES = (
-    "config.json", "generation_config.json", "*.safetensors", "*.safetensors.index.json", "tokenizer*", "vocab.json",
-    "merges.txt", "added_tokens.json", "special_tokens_map.json", "chat_template*", "head.json",
-)  # fmt: skip
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "tokenizer*",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "special_tokens_map.json",
+    "chat_template*",
+    "head.json",
+)
 
 
 def write(source: Path | str, model: nn.Module, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:

@@ -33,11 +33,17 @@ TIE = 1e-3  # logits
 TOKENS = 32  # of a continuation
 _BATCH = 8  # prompts that are read in one pass
 _ASKED = (
-    "What is {a} plus {b}?", "Name {n} cities with more than {b} people.", "Write a sentence of {a} words with '{w}' in it.",
-    "Translate '{w} number {a}' into French.", "Sort: {b}, {a}, {n}, 7.", "Is {a} a prime number? Explain.",
-    "def f_{n}(x):\n    return x + {a}\n\nWhat does f_{n}({b}) return?", "¿Qué significa «{w}»? Κι ακόμα: 你好 {a} 😀",
-    "  Two spaces,\ttabs\nand {n} lines\n\nfollow: {w}.  ", "It's {a}; they'll say \"{w}\", won't THEY'RE {b}?",
-)  # fmt: skip
+    "What is {a} plus {b}?",
+    "Name {n} cities with more than {b} people.",
+    "Write a sentence of {a} words with '{w}' in it.",
+    "Translate '{w} number {a}' into French.",
+    "Sort: {b}, {a}, {n}, 7.",
+    "Is {a} a prime number? Explain.",
+    "def f_{n}(x):\n    return x + {a}\n\nWhat does f_{n}({b}) return?",
+    "¿Qué significa «{w}»? Κι ακόμα: 你好 {a} 😀",
+    "  Two spaces,\ttabs\nand {n} lines\n\nfollow: {w}.  ",
+    "It's {a}; they'll say \"{w}\", won't THEY'RE {b}?",
+)
 _WORDS = ("river", "garden", "Zelton", "naïve", "espalier", "antidisestablishmentarianism", "HTTPServer")
 
 

@@ -34,7 +34,12 @@ def brought(world: Any, seed: int) -> Any:
 def _made(world: Any) -> dict[str, Any]:
     """The sizes of its network."""
     shape = world.shape
-    return {"observation": shape.observation, "actions": shape.actions, "hidden": world.hidden, **getattr(world, "sizes", {})}  # fmt: skip
+    return {
+        "observation": shape.observation,
+        "actions": shape.actions,
+        "hidden": world.hidden,
+        **getattr(world, "sizes", {}),
+    }
 
 
 def warm(world: Any) -> Any:

@@ -19,12 +19,23 @@ ROWS = {
     "sums": [{"question": f"{a} plus {b}?", "answer": a + b} for a, b in SUMS],
 }
 TINY = {
-    "sft": {"base_steps": 2, "base_lists_steps": 1, "base_rows": 4, "steps": 3, "hidden": 16, "layers": 1, "heads": 2,
-            "kv_heads": 1, "intermediate": 32, "vocab_size": 400, "max_length": 256},
+    "sft": {
+        "base_steps": 2,
+        "base_lists_steps": 1,
+        "base_rows": 4,
+        "steps": 3,
+        "hidden": 16,
+        "layers": 1,
+        "heads": 2,
+        "kv_heads": 1,
+        "intermediate": 32,
+        "vocab_size": 400,
+        "max_length": 256,
+    },
     "prefer": {"steps": 2, "pairs_per_step": 4},
     "rl": {"steps": 1, "prompts_per_step": 2, "samples_per_prompt": 2},
     "evaluate": {"per_family": 3, "samples": 4},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -99,13 +110,25 @@ def test_it_is_run_as_by_the_command(folder, monkeypatch):
 @pytest.mark.parametrize(
     "rows, said",
     [
-        ("prompt,answer\n1 plus 1?,2\n2 plus 2?,\n,5\n", "2 of 3 rows cannot be used; the first: mine.csv row 2: missing_field: answer is empty"),
-        ("prompt,completion\n,two\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: no_question: the cell prompt is blank"),
-        ("prompt,completion\nOne?,\n2 plus 2?,It is four\n", "1 of 2 rows cannot be used; the first: mine.csv row 1: no_answer: the cell completion is blank"),
-        ("prompt,chosen,rejected\nHi?,yes,no\nHo?,,no\n", "1 of 2 rows cannot be used; the first: mine.csv row 2: empty_side: chosen is blank"),
+        (
+            "prompt,answer\n1 plus 1?,2\n2 plus 2?,\n,5\n",
+            "2 of 3 rows cannot be used; the first: mine.csv row 2: missing_field: answer is empty",
+        ),
+        (
+            "prompt,completion\n,two\n2 plus 2?,It is four\n",
+            "1 of 2 rows cannot be used; the first: mine.csv row 1: no_question: the cell prompt is blank",
+        ),
+        (
+            "prompt,completion\nOne?,\n2 plus 2?,It is four\n",
+            "1 of 2 rows cannot be used; the first: mine.csv row 1: no_answer: the cell completion is blank",
+        ),
+        (
+            "prompt,chosen,rejected\nHi?,yes,no\nHo?,,no\n",
+            "1 of 2 rows cannot be used; the first: mine.csv row 2: empty_side: chosen is blank",
+        ),
         ("prompt,answer\n1 plus 1?,2\n", ""),
     ],
-)  # fmt: skip
+)
 def test_rows_that_cannot_be_used_are_said_before_the_run(folder, capsys, rows, said):
     (folder / "mine.csv").write_text(rows)
     made(folder, "--data", "mine.csv")

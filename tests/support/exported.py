@@ -11,9 +11,15 @@ from training.model.attention import NAME
 from training.model.model import CHAT_TEMPLATE, END, TAGS
 
 SIZES = dict(
-    hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-    max_position_embeddings=256, initializer_range=0.3, rms_norm_eps=1e-5,
-)  # fmt: skip
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    max_position_embeddings=256,
+    initializer_range=0.3,
+    rms_norm_eps=1e-5,
+)
 
 
 @cache

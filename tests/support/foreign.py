@@ -6,13 +6,25 @@ import threading
 from contextlib import contextmanager
 
 ORIGINS = (
-    "https://evil.example", "http://evil.example:{port}", "http://localhost:3000", "http://127.0.0.1", "null",
-    "http://127.0.0.1:{port}.evil.example", "http://127.0.0.1:{port}@evil.example", "http://[::1",
-)  # fmt: skip
+    "https://evil.example",
+    "http://evil.example:{port}",
+    "http://localhost:3000",
+    "http://127.0.0.1",
+    "null",
+    "http://127.0.0.1:{port}.evil.example",
+    "http://127.0.0.1:{port}@evil.example",
+    "http://[::1",
+)
 HOSTS = (
-    "evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "127.0.0.1@evil.example", "[::1", "0.0.0.0:{port}",
-    "192.168.1.7:{port}", "localhost.:{port}",
-)  # fmt: skip
+    "evil.example",
+    "evil.example:{port}",
+    "127.0.0.1.evil.example:{port}",
+    "127.0.0.1@evil.example",
+    "[::1",
+    "0.0.0.0:{port}",
+    "192.168.1.7:{port}",
+    "localhost.:{port}",
+)
 
 
 def requests(port, get="/", post="/", body=b"{}", **credentials):

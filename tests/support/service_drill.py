@@ -29,12 +29,42 @@ from training.model.model import save_model  # noqa: E402
 
 ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())"]
 SERVICES = {  # command, line that says it answers, a request that reads and one that writes
-    "espalier schedule": (["schedule", "--port", "{port}"], r"Prefect: http", "/api/admin/version", "/api/flows/", b'{"name": "taken"}'),
-    "espalier ui": (["ui", "--port", "{port}"], r"MLflow: http", "/version", "/api/2.0/mlflow/experiments/create", b'{"name": "taken"}'),
-    "espalier serve": (["serve", "model", "--port", "{port}"], r"serving model", "/v1/models", "/v1/completions", b'{"prompt": "a"}'),
-    "espalier search serve": (["search", "serve", "--port", "{port}"], r"searching", "/health", "/search", b'{"query": "capital"}'),
-    "espalier review --page": (["review", "pairs.jsonl", "--sample", "0", "--page", "--port", "{port}"], r"Decide at http", "", "", b"verdict=skip"),
-}  # fmt: skip
+    "espalier schedule": (
+        ["schedule", "--port", "{port}"],
+        r"Prefect: http",
+        "/api/admin/version",
+        "/api/flows/",
+        b'{"name": "taken"}',
+    ),
+    "espalier ui": (
+        ["ui", "--port", "{port}"],
+        r"MLflow: http",
+        "/version",
+        "/api/2.0/mlflow/experiments/create",
+        b'{"name": "taken"}',
+    ),
+    "espalier serve": (
+        ["serve", "model", "--port", "{port}"],
+        r"serving model",
+        "/v1/models",
+        "/v1/completions",
+        b'{"prompt": "a"}',
+    ),
+    "espalier search serve": (
+        ["search", "serve", "--port", "{port}"],
+        r"searching",
+        "/health",
+        "/search",
+        b'{"query": "capital"}',
+    ),
+    "espalier review --page": (
+        ["review", "pairs.jsonl", "--sample", "0", "--page", "--port", "{port}"],
+        r"Decide at http",
+        "",
+        "",
+        b"verdict=skip",
+    ),
+}
 
 
 def drill(name, project, seconds=300):

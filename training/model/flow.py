@@ -39,9 +39,14 @@ class FlowPolicy(nn.Module):
             torch.manual_seed(seed % 2**63)
             self.enter = nn.Linear(actions + condition + 3, hidden)
             self.blocks = nn.ModuleList(
-                nn.Sequential(nn.LayerNorm(hidden + condition + 3), nn.Linear(hidden + condition + 3, hidden), nn.SiLU(), nn.Linear(hidden, hidden))
+                nn.Sequential(
+                    nn.LayerNorm(hidden + condition + 3),
+                    nn.Linear(hidden + condition + 3, hidden),
+                    nn.SiLU(),
+                    nn.Linear(hidden, hidden),
+                )
                 for _ in range(2)
-            )  # fmt: skip
+            )
             self.leave = nn.Linear(hidden, actions)
 
     def velocity(self, x: Tensor, condition: Tensor, t: Tensor) -> Tensor:

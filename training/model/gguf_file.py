@@ -63,8 +63,12 @@ PROBES = (
     "Größe naïve Ελλάδα Привет мир 你好世界 こんにちは 안녕하세요 العربية हिन्दी ไทย",
     "😀👍🏽 ½ ² ٣٤٥ Ⅷ é \u00a0nbsp \u200bzero",
     "def f(x):\n    return x + 1  # comment\n\n\nclass A:\n\tpass\n",
-    " leading", "trailing ", "/path/to/file.txt\n/other\n", "a/\nb//\n", "",
-)  # fmt: skip
+    " leading",
+    "trailing ",
+    "/path/to/file.txt\n/other\n",
+    "a/\nb//\n",
+    "",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

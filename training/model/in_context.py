@@ -60,7 +60,15 @@ class InContextPolicy(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.made = {"observation": observation, "actions": actions, "hidden": hidden, "inner": inner, "experts": experts, "top_k": top_k, "mixture": mixture}  # fmt: skip
+        self.made = {
+            "observation": observation,
+            "actions": actions,
+            "hidden": hidden,
+            "inner": inner,
+            "experts": experts,
+            "top_k": top_k,
+            "mixture": mixture,
+        }
         self._k, self._actions, self._length = top_k, actions, (observation - 1) // (actions + 1)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)

@@ -19,7 +19,9 @@ from torch import Tensor, nn
 
 
 def _layers(into: int, hidden: int, out: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(into, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out))  # fmt: skip
+    return nn.Sequential(
+        nn.Linear(into, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, out)
+    )
 
 
 class MoleculePolicy(nn.Module):
@@ -28,9 +30,17 @@ class MoleculePolicy(nn.Module):
     model_type = "espalier_molecules"
     continuous = False
 
-    def __init__(self, *, observation: int, actions: int, protein: int, latent: int, hidden: int = 128, seed: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self, *, observation: int, actions: int, protein: int, latent: int, hidden: int = 128, seed: int = 0
+    ) -> None:
         super().__init__()
-        self.made = {"observation": observation, "actions": actions, "protein": protein, "latent": latent, "hidden": hidden}  # fmt: skip
+        self.made = {
+            "observation": observation,
+            "actions": actions,
+            "protein": protein,
+            "latent": latent,
+            "hidden": hidden,
+        }
         self._protein, self._latent = protein, latent
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed % 2**63)
@@ -38,7 +48,9 @@ class MoleculePolicy(nn.Module):
             self.decoder = _layers(observation - protein, hidden, actions)
 
     def forward(self, observation: Tensor) -> Tensor:
-        protein, z, so_far = observation.split([self._protein, self._latent, observation.shape[1] - self._protein - self._latent], 1)  # fmt: skip
+        protein, z, so_far = observation.split(
+            [self._protein, self._latent, observation.shape[1] - self._protein - self._latent], 1
+        )
         return self.decoder(torch.cat([z + self.encoder(protein)[:, : self._latent], so_far], 1))
 
     def normal(self, out: Tensor, temperature: float) -> torch.distributions.Normal:
@@ -85,7 +97,9 @@ def fit(
         p_mean, p_log_variance = model.encoder(proteins[at]).chunk(2, 1)
         told = writes(p_mean + noise[1] * (p_log_variance / 2).exp())
         again = nn.functional.binary_cross_entropy_with_logits(told, proteins[at], reduction="none").sum(1).mean()
-        prior = sum(((m**2 + v.exp() - 1 - v) / 2).sum(1).mean() for m, v in ((mean, log_variance), (p_mean, p_log_variance)))  # fmt: skip
+        prior = sum(
+            ((m**2 + v.exp() - 1 - v) / 2).sum(1).mean() for m, v in ((mean, log_variance), (p_mean, p_log_variance))
+        )
         optimizer.zero_grad(set_to_none=True)
         (nll + again / 10 + beta / 10 * prior).backward()
         optimizer.step()

@@ -38,7 +38,14 @@ class ParticlePolicy(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        self.made = {"observation": observation, "actions": actions, "hidden": hidden, "sources": sources, "particles": particles, "heat": heat}  # fmt: skip
+        self.made = {
+            "observation": observation,
+            "actions": actions,
+            "hidden": hidden,
+            "sources": sources,
+            "particles": particles,
+            "heat": heat,
+        }
         self._shape, self._heat = (actions, particles, sources), heat
         generator = torch.Generator().manual_seed(seed % 2**63)
         self.layers = layers([observation, hidden, hidden, actions * particles * sources], 0.5, generator)

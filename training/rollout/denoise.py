@@ -58,7 +58,9 @@ class DenoisingPlayer:
             )
         shape = world.shape
         conditions = np.stack([world.prompt(p.args["seed"])[1] for p in problems])
-        paths = [_Path(g, (i,), (self._beginning(i),)) for g in range(len(problems)) for i in range(samples // plan.leaves)]  # fmt: skip
+        paths = [
+            _Path(g, (i,), (self._beginning(i),)) for g in range(len(problems)) for i in range(samples // plan.leaves)
+        ]
 
         def drawn(path: _Path, k: int) -> np.ndarray:
             rng = np.random.default_rng(seed_for(*seed, problems[path.group].id, path.group, k, *path.names))
@@ -79,7 +81,9 @@ class DenoisingPlayer:
         return Segment(ids=np.array([tree], dtype=np.int64), role="env", extras=extras)
 
     @torch.no_grad()
-    def _step(self, seen: np.ndarray, paths: list[_Path], k: int, noisy: bool, drawn: Any) -> tuple[np.ndarray, list[_Path]]:  # fmt: skip
+    def _step(
+        self, seen: np.ndarray, paths: list[_Path], k: int, noisy: bool, drawn: Any
+    ) -> tuple[np.ndarray, list[_Path]]:
         """One call of the network for the paths that are alive; noisy: each chooses, and forks if the world says so."""
         model = self.sampler.model
         out = model(torch.from_numpy(seen).to(next(model.parameters()).device))

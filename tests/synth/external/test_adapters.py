@@ -124,11 +124,17 @@ def test_a_task_that_reasoning_gym_does_not_have_is_said(chains, more, said):
         ({"adapter": "gymnasium", "id": "CartPole-v1"}, "which is no text, and it has no render mode ansi"),
         ({"adapter": "gymnasium", "id": "Pendulum-v1"}, "only text and numbered actions can be written"),
         ({**LAKE, "actions": ["left"]}, "FrozenLake-v1 has 4 actions, and 1 names are given"),
-        ({"adapter": "nemo_gym", "url": "http://127.0.0.1:1", "train": "/none.jsonl"}, "/none.jsonl is no file of JSON lines"),
-        ({"adapter": "nemo_gym", "url": "http://example.com", "train": ""}, "http://example.com is not on this machine"),
+        (
+            {"adapter": "nemo_gym", "url": "http://127.0.0.1:1", "train": "/none.jsonl"},
+            "/none.jsonl is no file of JSON lines",
+        ),
+        (
+            {"adapter": "nemo_gym", "url": "http://example.com", "train": ""},
+            "http://example.com is not on this machine",
+        ),
         ({"adapter": "openenv", "url": "http://127.0.0.1:1", "action": "a", "observation": "b"}, "start it first"),
     ],
-)  # fmt: skip
+)
 def test_what_an_adapter_cannot_honour_is_one_sentence(entry, said):
     with pytest.raises(UserError) as e:
         opened(entry)
@@ -217,10 +223,15 @@ def resources_server(swallows=False):
 def rows(tmp_path):
     path = tmp_path / "train.jsonl"
     made = [
-        {"responses_create_params": {"input": [{"role": "developer", "content": "Be short."}, {"role": "user", "content": f"Spell {i}"}]},
-         "expected_answer": f"w{i}", "id": i}
+        {
+            "responses_create_params": {
+                "input": [{"role": "developer", "content": "Be short."}, {"role": "user", "content": f"Spell {i}"}]
+            },
+            "expected_answer": f"w{i}",
+            "id": i,
+        }
         for i in range(60)
-    ]  # fmt: skip
+    ]
     path.write_text("".join(json.dumps(r) + "\n" for r in made))
     return str(path)
 

@@ -84,12 +84,18 @@ BREAKS = {
     "raises": ('raise KeyError("solution")', "external_failed: KeyError: 'solution'"),
     "not a number": ("return float('nan')", "external_failed: ValueError: the score nan is no finite number"),
     "no score": ("return None", "external_failed: TypeError"),
-    "exits": ("import os; print('I give up'); os._exit(3)", "external_crashed: its process ended with code 3: I give up"),
+    "exits": (
+        "import os; print('I give up'); os._exit(3)",
+        "external_crashed: its process ended with code 3: I give up",
+    ),
     "is killed": ("import os; os.kill(os.getpid(), 9)", "external_crashed: its process ended with signal 9"),
     "hangs": ("import time; time.sleep(60)", "external_timeout: no answer within 2 s"),
-    "memory": ("x = bytearray(2 << 30)", "external_crashed: its process ended with code 1: it needs more memory than memory_mb"),
+    "memory": (
+        "x = bytearray(2 << 30)",
+        "external_crashed: its process ended with code 1: it needs more memory than memory_mb",
+    ),
     "talks": ("return 1.0, {'x' * (3 << 20): 1.0}", "external_output: a reply longer than 1 MB"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BREAKS)

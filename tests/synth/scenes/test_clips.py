@@ -57,7 +57,7 @@ def test_runs_ways_and_jumps_by_hand():
             "5 3 5",
         ),
     ],
-)  # fmt: skip
+)
 def test_answers_by_hand(clip, asked, answer):
     assert solve(f"{clip}\n{asked}") == answer
 

@@ -95,12 +95,14 @@ def test_another_picture_gives_another_answer():
         (lambda: read("Scene of 32: pink square 6 at 1 2"), "colours are red, green"),
         (lambda: read("Scene of 32: red square 6 at 4 2"), "columns and rows below"),
         (lambda: read("Scene of 32: a house"), "describes no scene"),
-        (lambda: draw(Problem.make(prompt="How many?", answer="1", verifier="exact", family="x", split="train")),
-         "describes no picture"),
+        (
+            lambda: draw(Problem.make(prompt="How many?", answer="1", verifier="exact", family="x", split="train")),
+            "describes no picture",
+        ),
         (lambda: scene_questions(0, "train", 0, asks=["smell"]), "name some of count, colour"),
         (lambda: seen(np.full((8, 8, 3), 7, dtype=np.uint8)), "shows no shape of one known colour"),
     ],
-)  # fmt: skip
+)
 def test_bad_scenes_are_one_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()

@@ -67,9 +67,22 @@ def port():
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "[::1", "[]", ":", "127.0.0.1:x", "10.0.0.1",
-     "0.0.0.0", "localhost.", "127.0.0.1:80:80", "\xff", "127.0.0.1 evil.example"],
-)  # fmt: skip
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "[::1",
+        "[]",
+        ":",
+        "127.0.0.1:x",
+        "10.0.0.1",
+        "0.0.0.0",
+        "localhost.",
+        "127.0.0.1:80:80",
+        "\xff",
+        "127.0.0.1 evil.example",
+    ],
+)
 def test_a_host_that_is_not_ours(port, host):
     assert ask(port, Host=host)[0] in (400, 421)
 
@@ -81,10 +94,21 @@ def test_hosts_that_are_ours(port):
 
 @pytest.mark.parametrize(
     "origin",
-    ["https://evil.example", "null", "http://localhost:3000", "http://127.0.0.1", "http://[::1", "http://", "",
-     "file://", "http://127.0.0.1:{port}.evil.example", "http://127.0.0.1:{port}@evil.example", "ftp://127.0.0.1:{port}",
-     "http://localhost:{port}"],
-)  # fmt: skip
+    [
+        "https://evil.example",
+        "null",
+        "http://localhost:3000",
+        "http://127.0.0.1",
+        "http://[::1",
+        "http://",
+        "",
+        "file://",
+        "http://127.0.0.1:{port}.evil.example",
+        "http://127.0.0.1:{port}@evil.example",
+        "ftp://127.0.0.1:{port}",
+        "http://localhost:{port}",
+    ],
+)
 def test_an_origin_that_is_not_ours(port, origin):
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"):
         status, headers, _ = ask(port, method=method, Origin=origin.replace("{port}", str(port)))

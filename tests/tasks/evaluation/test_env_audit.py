@@ -27,16 +27,28 @@ def {name}(problem, answer, **args):
 """
 DEFECTS = {
     "sound": ("pass", None),
-    "executes": ("exec(compile(answer, 'answer', 'exec'), {}) if '=' in answer else None", "no answer is executed in this process"),
-    "evaluates": ("eval(answer, {'espalier_audit_mark': 1}) if '+' in answer else None", "no answer is executed in this process"),
+    "executes": (
+        "exec(compile(answer, 'answer', 'exec'), {}) if '=' in answer else None",
+        "no answer is executed in this process",
+    ),
+    "evaluates": (
+        "eval(answer, {'espalier_audit_mark': 1}) if '+' in answer else None",
+        "no answer is executed in this process",
+    ),
     "draws": ("return Scored(value=1.0, parts={'luck': random.random()})", "scored again it is the same"),
     "hashes": ("return Scored(value=1.0, parts={'h': float(hash(answer) % 97)})", "scored again it is the same"),
     "pays_junk": ("return Scored(value=1.0 if len(answer) < 30 else 0.0, parts={})", "junk earns nothing"),
     "refuses": ("return Scored(value=0.0, parts={})", "reference answer earns 1"),
-    "reads_lists": ("return Scored(value=float(problem.answer in answer.split(', ')), parts={})", "a list of all answers is not paid"),
-    "reads_the_question": ("return Scored(value=float(problem.answer in answer), parts={})", "the question is not paid"),
+    "reads_lists": (
+        "return Scored(value=float(problem.answer in answer.split(', ')), parts={})",
+        "a list of all answers is not paid",
+    ),
+    "reads_the_question": (
+        "return Scored(value=float(problem.answer in answer), parts={})",
+        "the question is not paid",
+    ),
     "phones": ("socket.socket().connect_ex(('127.0.0.1', 9))", "scoring opens nothing outside"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -96,9 +108,19 @@ def test_what_is_trained_on_must_not_be_tested(own):
 
 @pytest.mark.parametrize(
     "family",
-    ["countdown", "list_sorting", "integer_arithmetic", "rational_arithmetic", "linear_equations", "python_functions",
-     "text_to_sql", "nim_heaps", "sudoku", "grid_navigation"],
-)  # fmt: skip
+    [
+        "countdown",
+        "list_sorting",
+        "integer_arithmetic",
+        "rational_arithmetic",
+        "linear_equations",
+        "python_functions",
+        "text_to_sql",
+        "nim_heaps",
+        "sudoku",
+        "grid_navigation",
+    ],
+)
 def test_shipped_families_pass(family, capsys):
     assert main(["env", "audit", "single", "--family", family, "-n", "12", "--json"]) == 0, capsys.readouterr().out
     found = json.loads(capsys.readouterr().out)
@@ -147,7 +169,7 @@ PLANTED = {
     "phones": ("socket.socket().connect_ex(('127.0.0.1', 9))", "opens"),
     "swallows": ("return answer == item.get('wanted')", "grader"),
     "shares": ("pass", "shared"),
-}  # fmt: skip
+}
 
 
 def planted(folder, name):

@@ -46,15 +46,13 @@ def test_splits_are_apart_and_demonstrations_end(tasks, name):
 
 def test_demonstrations_are_as_careless_as_said(tasks):
     shown = {
-        name: worlds.made(
-            scene_questions, "train", 60, seed=1, env=next(iter(tasks[name].envs)), **asked
-        )
+        name: worlds.made(scene_questions, "train", 60, seed=1, env=next(iter(tasks[name].envs)), **asked)
         for name, asked in {
             "blurts": {"levels": (1, 2), "asks": ("count",)},
             "sprawls": {"levels": (1,), "asks": ("boxes",)},
             "glances": {"levels": (4,), "asks": ("shape",)},
         }.items()
-    }  # fmt: skip
+    }
     scores = {n: [value(tasks[n], p, t) for p, t in zip(shown[n], tasks[n].shown, strict=True)] for n in shown}
     mean = lambda name, part: sum(s.parts[part] for s in scores[name]) / 60  # noqa: E731
     assert 0.3 < mean("blurts", "visual") < 0.7 and mean("blurts", "consistent") == 1.0

@@ -30,15 +30,21 @@ MEAN = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 3}
         lambda: page.stack({EVIL: 1}),
         lambda: page.tags({EVIL: EVIL}),
         lambda: page.episode(EPISODE),
-        lambda: page.panels([EVIL], lambda column, label: plots.bands({EVIL: (EVIL, [1, 2], [1, 2], None, None)}, x=EVIL, y=label)),
+        lambda: page.panels(
+            [EVIL], lambda column, label: plots.bands({EVIL: (EVIL, [1, 2], [1, 2], None, None)}, x=EVIL, y=label)
+        ),
         lambda: plots.lines({EVIL: ([1, 2], [1, 2])}, x=EVIL, y=EVIL, legend={EVIL: EVIL}),
         lambda: plots.whiskers([(EVIL, EVIL, MEAN)], x=EVIL),
         lambda: plots.reliability({EVIL: [{"confidence": 0.5, "right": 0.5, "n": 1}]}),
         lambda: flowchart({EVIL: (EVIL, EVIL)}, {EVIL: [EVIL]}),
-        lambda: Macros("comparison.html").flips([{"a": 0, "b": 1, **dict.fromkeys(("question", "said_a", "said_b", "reference"), EVIL)}]),
-        lambda: Macros("report.html").results(EVIL, [(EVIL, EVIL, 0.5)], EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, {EVIL: EVIL}),
+        lambda: Macros("comparison.html").flips(
+            [{"a": 0, "b": 1, **dict.fromkeys(("question", "said_a", "said_b", "reference"), EVIL)}]
+        ),
+        lambda: Macros("report.html").results(
+            EVIL, [(EVIL, EVIL, 0.5)], EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, {EVIL: EVIL}
+        ),
     ],
-)  # fmt: skip
+)
 def test_hostile_text_is_escaped_wherever_it_stands(made):
     html = made()
     assert isinstance(html, Markup) and SHOWN in html

@@ -40,9 +40,14 @@ from training.rollout.torch_sampler import TorchSampler
 from training.types import Segment
 
 QUESTION = Problem.make(
-    prompt="What is the capital of Norvia ?", answer="Zelton", verifier="exact", args={"aliases": []}, env="program",
-    family="f", split="train",
-)  # fmt: skip
+    prompt="What is the capital of Norvia ?",
+    answer="Zelton",
+    verifier="exact",
+    args={"aliases": []},
+    env="program",
+    family="f",
+    split="train",
+)
 # What every agent below begins with: the smallest client there is.
 CLIENT = """
 import json, os, sys, urllib.error, urllib.request
@@ -801,8 +806,13 @@ def test_who_has_no_key_and_who_comes_late_is_refused(agent, sessions, tmp_path)
     assert rollout.score.value == 1.0 and rollout.turns == 1
     seen = json.loads(out.read_text())
     assert {k: v[0] for k, v in seen.items()} == {
-        "no key": 401, "another model": 404, "no json": 400, "no path": 404, "another site": 403, "models": 200,
-    }  # fmt: skip
+        "no key": 401,
+        "another model": 404,
+        "no json": 400,
+        "no path": 404,
+        "another site": 403,
+        "models": 200,
+    }
     assert "ask for 'policy'" in seen["another model"][1] and "not JSON" in seen["no json"][1]
     assert httpx.get(f"{sessions.address}/sessions/0123/v1/models", headers={"x-api-key": "x"}).status_code == 401
 
@@ -816,9 +826,17 @@ def test_a_share_of_agents_that_die_moves_no_score(agent):
     print(m["content"])
     """
     problems = [
-        Problem.make(prompt=f"Question {i} ?", answer="Zelton", verifier="exact", args={"aliases": []}, env="program",
-                     family="f", split="train") for i in range(10)
-    ]  # fmt: skip
+        Problem.make(
+            prompt=f"Question {i} ?",
+            answer="Zelton",
+            verifier="exact",
+            args={"aliases": []},
+            env="program",
+            family="f",
+            split="train",
+        )
+        for i in range(10)
+    ]
     say = lambda seen, seed: "Zelton" if seed % 2 else "Norvia"  # noqa: E731
     whole = scripted(say, agent(lines)).play(problems, 2, "seed")
     os.environ["DIES"] = "1"
@@ -905,9 +923,13 @@ def test_what_is_sampled_does_not_depend_on_who_waits_with_it(agent):
     for at_once in (6, 1):
         envs, tools = agent(lines, at_once=at_once)
         player = Player(
-            sampler=TorchSampler(model, renderer.end_id), renderer=renderer, envs=envs, tools=tools,
-            sampling=Sampling(max_tokens=8), max_tokens=240,
-        )  # fmt: skip
+            sampler=TorchSampler(model, renderer.end_id),
+            renderer=renderer,
+            envs=envs,
+            tools=tools,
+            sampling=Sampling(max_tokens=8),
+            max_tokens=240,
+        )
         made.append(player.play([QUESTION], 6, "seed")[0].rollouts)
     for a, b in zip(*made, strict=True):
         assert [s.ids.tolist() for s in a.segments] == [s.ids.tolist() for s in b.segments]
@@ -938,8 +960,12 @@ def test_an_engine_that_batches_by_itself_is_asked_at_once(agent):
     renderer = Renderer(tiny.tokenizer())
     engine = Elsewhere(renderer.end_id)
     player = Player(
-        sampler=EngineSampler(tiny.build(), renderer.end_id, engine, renderer=renderer), renderer=renderer,
-        envs=envs, tools=tools, sampling=Sampling(max_tokens=9), max_tokens=200,
-    )  # fmt: skip
+        sampler=EngineSampler(tiny.build(), renderer.end_id, engine, renderer=renderer),
+        renderer=renderer,
+        envs=envs,
+        tools=tools,
+        sampling=Sampling(max_tokens=9),
+        max_tokens=200,
+    )
     rollouts = player.play([QUESTION], 3, "seed")[0].rollouts
     assert [r.score.value for r in rollouts] == [1.0] * 3 and len(engine.asked) == 6

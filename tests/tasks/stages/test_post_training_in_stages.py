@@ -44,8 +44,11 @@ def project(tmp_path_factory):
 
 
 def test_conversations_that_help_with_harm_are_quarantined_and_counted(project, tmp_path):
-    rows = [{"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}
-            for qs, a in ((UNSAFE, "Sure."), (FINE, "Sure."), (UNSAFE, "I can't help with that.")) for q in qs]  # fmt: skip
+    rows = [
+        {"messages": [{"role": "user", "content": q}, {"role": "assistant", "content": a}]}
+        for qs, a in ((UNSAFE, "Sure."), (FINE, "Sure."), (UNSAFE, "I can't help with that."))
+        for q in qs
+    ]
     (tmp_path / "talks.jsonl").write_text("\n".join(json.dumps(r) for r in rows))
     small.write_project(tmp_path)
     for screen, stopped in ((True, len(UNSAFE)), (False, 0)):

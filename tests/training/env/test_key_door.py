@@ -99,7 +99,10 @@ def test_an_episode_may_go_on_at_the_goal():
     assert step.done and sum(rewards) == 1.0 and step.parts["success"] == 1.0
 
 
-@pytest.mark.parametrize("knobs, says", [({"size": 4}, "5 or more"), ({"teacher": "words"}, "none, position or object"), ({"bonus": 0.4}, "below 1/3")])  # fmt: skip
+@pytest.mark.parametrize(
+    "knobs, says",
+    [({"size": 4}, "5 or more"), ({"teacher": "words"}, "none, position or object"), ({"bonus": 0.4}, "below 1/3")],
+)
 def test_knobs_that_cannot_be(knobs, says):
     with pytest.raises(ValueError, match=says):
         key_door(**knobs)

@@ -94,7 +94,9 @@ def test_what_binds_and_what_is_toxic_by_hand():
 
 def test_the_learner_reads_the_log_probs_that_were_sampled_and_the_encoder_stays():
     world = molecules(**TINY)
-    model = MoleculePolicy(observation=world.shape.observation, actions=world.shape.actions, hidden=8, **world.sizes, seed=1)  # fmt: skip
+    model = MoleculePolicy(
+        observation=world.shape.observation, actions=world.shape.actions, hidden=8, **world.sizes, seed=1
+    )
     player = ControlPlayer(sampler=ActionSampler(model=model), world=world, sampling=Sampling(temperature=1.0))
     groups = player.play(seeds(3, seed=0, family="molecules"), 4, 1)
     batch = pack(rollout_rows(groups, [[1.0] * 4] * 3))
@@ -102,7 +104,9 @@ def test_the_learner_reads_the_log_probs_that_were_sampled_and_the_encoder_stays
     on = batch.trainable
     torch.testing.assert_close(stats.logp[on], batch.columns["sampling_logp"][on], atol=1e-5, rtol=0)
     assert {k.split(".")[0] for k, p in model.named_parameters() if p.requires_grad} == {"decoder"}
-    errors = [fit(MoleculePolicy(**model.made), world.examples, steps=n, rows=64, lr=5e-3, seed=1, pool=256) for n in (1, 150)]  # fmt: skip
+    errors = [
+        fit(MoleculePolicy(**model.made), world.examples, steps=n, rows=64, lr=5e-3, seed=1, pool=256) for n in (1, 150)
+    ]
     assert errors[1] < errors[0] - 0.15
     assert not model.encoder[0].weight.requires_grad
     own = molecules(**TINY, molecules=["[C][=O]"]).examples(60, np.random.default_rng(0))[0]
@@ -112,12 +116,25 @@ def test_the_learner_reads_the_log_probs_that_were_sampled_and_the_encoder_stays
 def test_the_stage_learns_molecules(tmp_path):
     room = Room(tmp_path, 1, "paccmann-rl-covid")
     with quiet():
-        run_stage(room, "rl", plans("paccmann-rl-covid", {"rl": {"control": {"piece": "molecules", **TINY}, "prompts_per_step": 2}}, 2)["rl"])  # fmt: skip
+        run_stage(
+            room,
+            "rl",
+            plans("paccmann-rl-covid", {"rl": {"control": {"piece": "molecules", **TINY}, "prompts_per_step": 2}}, 2)[
+                "rl"
+            ],
+        )
     assert room.cards["rl"]["rollouts"] == 16
     assert load_policy(tmp_path / "artifacts" / "rl" / "model", MoleculePolicy).made["latent"] == 4
 
 
-@pytest.mark.parametrize("knobs, says", [({"prompts": "x"}, "train or test"), ({"latent": 0}, "from 0 and from 1"), ({"w_toxicity": math.nan}, "from 0 and from 1")])  # fmt: skip
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"prompts": "x"}, "train or test"),
+        ({"latent": 0}, "from 0 and from 1"),
+        ({"w_toxicity": math.nan}, "from 0 and from 1"),
+    ],
+)
 def test_knobs_that_cannot_be(knobs, says):
     with pytest.raises(ValueError, match=says):
         molecules(**knobs)

@@ -15,14 +15,22 @@ from training.media import HELD
 TOOLS = {"draw": draw}
 SCREEN = Problem.make(
     prompt="Screen of 32: red button 1 2; cursor 3 0\nPoint at the red button.",
-    answer="9 17 15 23", verifier="boxes", env="point", family="x", split="train",
-)  # fmt: skip
+    answer="9 17 15 23",
+    verifier="boxes",
+    env="point",
+    family="x",
+    split="train",
+)
 CLIP = Problem.make(
     prompt="Clip of 32 in 8 frames: blue ring -, -, -, -, 3 3 6, -, -, -; "
     "red square 0 1 4, 0 1 4, 0 1 4, 0 1 4, 0 1 4, 0 1 6, 0 1 6, 0 1 6\n"
     "The red square is larger after the flash. Which colour flashes?",
-    answer="blue", verifier="exact", env="frames", family="x", split="train",
-)  # fmt: skip
+    answer="blue",
+    verifier="exact",
+    env="frames",
+    family="x",
+    split="train",
+)
 
 
 def test_the_cursor_is_drawn_where_it_has_gone():

@@ -65,7 +65,10 @@ def test_the_control_judges_views_of_several_samples_of_one_group():
     assert [p["score"] for p in control.judge(moved, seeds)][4:] == [0, 0], "groups are not mixed with each other"
 
 
-@pytest.mark.parametrize("knobs, says", [({"rewarded": "other"}, "own or shuffled"), ({"mixed": -0.1}, "a share"), ({"window": 11}, "number of the 10")])  # fmt: skip
+@pytest.mark.parametrize(
+    "knobs, says",
+    [({"rewarded": "other"}, "own or shuffled"), ({"mixed": -0.1}, "a share"), ({"window": 11}, "number of the 10")],
+)
 def test_knobs_that_cannot_be(knobs, says):
     with pytest.raises(ValueError, match=says):
         views(**knobs)

@@ -29,9 +29,18 @@ def pixels(seed: int, size: int = SIZE) -> np.ndarray:
 def model_and_tokenizer():
     tokenizer = train_tokenizer(["how many red squares are there? one two three"], 320)
     model = new_vision_model(
-        tokenizer, hidden=32, layers=2, heads=2, intermediate=64, max_length=128, picture=SIZE, patch=8, vision_hidden=32,
-        vision_layers=1, seed=1,
-    ).eval()  # fmt: skip
+        tokenizer,
+        hidden=32,
+        layers=2,
+        heads=2,
+        intermediate=64,
+        max_length=128,
+        picture=SIZE,
+        patch=8,
+        vision_hidden=32,
+        vision_layers=1,
+        seed=1,
+    ).eval()
     tokenizer.picture_tokens = 4
     return model, tokenizer
 
@@ -154,8 +163,11 @@ def test_text_cannot_become_a_picture(model_and_tokenizer):
 def test_a_message_with_pictures_survives_a_table():
     shown = Problem.make(
         prompt=[Message(role="user", content="<image>how many?", media=("ab" * 32,))],
-        answer="1", verifier="exact", family="scenes", split="train",
-    )  # fmt: skip
+        answer="1",
+        verifier="exact",
+        family="scenes",
+        split="train",
+    )
     plain = Problem.make(prompt="<image>how many?", answer="1", verifier="exact", family="scenes", split="train")
     assert from_row(Problem, to_row(shown)) == shown and shown.id != plain.id
     assert "media" not in to_row(plain)["prompt"]  # rows without pictures keep their bytes

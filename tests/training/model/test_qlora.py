@@ -27,9 +27,23 @@ bitsandbytes = pytest.importorskip("bitsandbytes.nn", reason="pip install 'espal
 LORA = {"rank": 3, "alpha": 6, "base": "nf4"}
 # quantiles of a normal distribution, 0 among them, from -1 to 1 (Dettmers et al. 2023, appendix E)
 TABLE_OF_16 = [
-    -1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.0910500, 0.0,
-    0.0795803, 0.1609302, 0.2461123, 0.3379152, 0.4407098, 0.5626170, 0.7229568, 1.0,
-]  # fmt: skip
+    -1.0,
+    -0.6961928,
+    -0.5250731,
+    -0.3949175,
+    -0.2844414,
+    -0.1847734,
+    -0.0910500,
+    0.0,
+    0.0795803,
+    0.1609302,
+    0.2461123,
+    0.3379152,
+    0.4407098,
+    0.5626170,
+    0.7229568,
+    1.0,
+]
 
 
 def lora(*, dtype=torch.float32, **other):

@@ -44,7 +44,12 @@ class Corridor:
         right = bool(np.asarray(action).ravel()[0] > 0)
         state["at"] += right
         done = not right or state["at"] == 3
-        return Step(observation=np.array([state["at"], state["seed"]]), reward=float(state["at"]) if right else 0.0, done=done, parts={"end": 1.0} if done else {})  # fmt: skip
+        return Step(
+            observation=np.array([state["at"], state["seed"]]),
+            reward=float(state["at"]) if right else 0.0,
+            done=done,
+            parts={"end": 1.0} if done else {},
+        )
 
     def close(self, state):
         self.closed += 1
@@ -85,7 +90,9 @@ def test_the_learner_reads_the_log_probs_that_were_sampled(continuous, temperatu
     torch.testing.assert_close(stats.entropy[on], batch.columns["sampling_entropy"][on], atol=1e-5, rtol=0)
     assert stats.logp[~on].abs().max() == 0
     # Parts of a batch are read as the whole is.
-    torch.testing.assert_close(score(model, batch, temperature=temperature, tokens_per_microbatch=3, read=action_stats).logp, stats.logp)  # fmt: skip
+    torch.testing.assert_close(
+        score(model, batch, temperature=temperature, tokens_per_microbatch=3, read=action_stats).logp, stats.logp
+    )
 
 
 def test_log_prob_and_entropy_of_actions_by_hand():
@@ -99,7 +106,9 @@ def test_log_prob_and_entropy_of_actions_by_hand():
     assert stats.entropy[batch.trainable].tolist() == pytest.approx([entropy] * int(batch.trainable.sum()))
     # At temperature 1/2 the odds of 3 are 9.
     cold = action_stats(model, batch, temperature=0.5).logp
-    assert cold[batch.trainable & (batch.ids == 1)].tolist() == pytest.approx([math.log(0.9)] * int((batch.trainable & (batch.ids == 1)).sum()))  # fmt: skip
+    assert cold[batch.trainable & (batch.ids == 1)].tolist() == pytest.approx(
+        [math.log(0.9)] * int((batch.trainable & (batch.ids == 1)).sum())
+    )
     assert stats.distribution().exp().sum(1).tolist() == pytest.approx([1.0] * int(batch.trainable.sum()))
 
 
@@ -110,7 +119,9 @@ def test_a_normal_policy_by_hand():
     model = fixed(True, [0.5, -1.0])
     # (1.5 - 0.5)^2 / 2 = 1/2 with deviation 1, and two normalisations; each dimension has entropy log(2 pi e) / 2.
     stats = action_stats(model, batch)
-    assert stats.logp[batch.trainable].tolist() == pytest.approx([-0.5 - math.log(2 * math.pi)] * int(batch.trainable.sum()))  # fmt: skip
+    assert stats.logp[batch.trainable].tolist() == pytest.approx(
+        [-0.5 - math.log(2 * math.pi)] * int(batch.trainable.sum())
+    )
     assert float(stats.entropy[batch.trainable][0].detach()) == pytest.approx(1 + math.log(2 * math.pi))
     # Temperature 2 doubles the variance: 1/4, and log 2 more of normalisation (log sqrt 2 of each dimension).
     warm = action_stats(model, batch, temperature=2.0).logp[batch.trainable]
@@ -248,5 +259,7 @@ def test_more_passes_bring_the_critic_nearer_to_the_same_returns():
 
 @pytest.mark.parametrize("recipe", ["grpo", "rloo", "reinforce-plus-plus"])
 def test_other_methods_learn_actions_as_they_are(tmp_path, recipe):
-    room = rl(tmp_path, recipe, control={"piece": "gymnasium", "steps": 30}, prompts_per_step=2, samples_per_prompt=4, steps=2)  # fmt: skip
+    room = rl(
+        tmp_path, recipe, control={"piece": "gymnasium", "steps": 30}, prompts_per_step=2, samples_per_prompt=4, steps=2
+    )
     assert room.cards["rl"]["rollouts"] == 16

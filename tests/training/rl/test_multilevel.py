@@ -44,7 +44,9 @@ def test_the_average_reward_is_learned_and_is_no_part_of_a_difference():
     for _ in range(200):
         multilevel(one([2.0] * 5, [0] * 5), None, state, np.random.default_rng(1), updates=0, hidden=0)
     assert state["eta"] == pytest.approx(2.0, abs=1e-6)
-    (out,) = multilevel(one([2.0, 2.0, 3.0, 0.0], [0] * 4), None, state, np.random.default_rng(1), updates=0, hidden=0, levels=False)  # fmt: skip
+    (out,) = multilevel(
+        one([2.0, 2.0, 3.0, 0.0], [0] * 4), None, state, np.random.default_rng(1), updates=0, hidden=0, levels=False
+    )
     paid = [s.reward for s in out.rollouts[0].segments if s.role == "model"]
     assert paid == pytest.approx([0.0, 0.0, 1 / 3, 0.0], abs=1e-6)
 
@@ -55,7 +57,9 @@ def test_values_fall_with_the_way_to_a_reward():
     for i in range(600):
         places = [(i + t) % 4 for t in range(17)]
         rewards = [float(p == 3) for p in places]
-        one_hot = toy.groups([[0.0]], [[17]], extras=[[{"observation": [np.eye(4)[p].tolist() for p in places]}]], steps=[[rewards]])  # fmt: skip
+        one_hot = toy.groups(
+            [[0.0]], [[17]], extras=[[{"observation": [np.eye(4)[p].tolist() for p in places]}]], steps=[[rewards]]
+        )
         multilevel(one_hot, None, state, np.random.default_rng(1), levels=False, lr=1e-2)
     from training.rl.group_transform._steps import Small
 

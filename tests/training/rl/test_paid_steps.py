@@ -19,8 +19,14 @@ def episode(observations, score=0.0, name="observation"):
     ]
     for x in observations:
         one = np.zeros(1, dtype=np.float32)
-        segments.append(Segment(ids=np.zeros(1, dtype=np.int64), role="model", logp=one, extras={name: np.asarray(x, dtype=float)[None]}))  # fmt: skip
-    return Rollout(problem=problems(1)[0], group="g", segments=tuple(segments), score=Scored(value=float(score), parts={}))  # fmt: skip
+        segments.append(
+            Segment(
+                ids=np.zeros(1, dtype=np.int64), role="model", logp=one, extras={name: np.asarray(x, dtype=float)[None]}
+            )
+        )
+    return Rollout(
+        problem=problems(1)[0], group="g", segments=tuple(segments), score=Scored(value=float(score), parts={})
+    )
 
 
 def rewards(rollout):
@@ -35,7 +41,9 @@ def test_rewards_of_steps_are_found_from_returns_alone():
     whole = [episode(e, (e @ truth).sum(), "factors") for e in x]
     state = {}
     for call in range(4):
-        (out,) = return_decomposition([Group(id="g", rollouts=tuple(whole))], None, state, np.random.default_rng(call), updates=100, kept=200)  # fmt: skip
+        (out,) = return_decomposition(
+            [Group(id="g", rollouts=tuple(whole))], None, state, np.random.default_rng(call), updates=100, kept=200
+        )
     given = np.array([rewards(r) for r in out.rollouts])
     assert np.corrcoef(given.ravel(), (x @ truth).ravel())[0, 1] ** 2 > 0.95
     assert [r.score for r in out.rollouts] == [r.score for r in whole]
@@ -51,7 +59,14 @@ def test_it_goes_on_from_its_state():
         )
     two = {}
     return_decomposition([Group(id="g", rollouts=tuple(first))], None, two, np.random.default_rng(1))
-    saved = {"episodes": [[x.copy(), r] for x, r in two["episodes"]], "net": {"weights": [w.copy() for w in two["net"]["weights"]], "moments": [[m.copy() for m in ms] for ms in two["net"]["moments"]], "updates": two["net"]["updates"]}}  # fmt: skip
+    saved = {
+        "episodes": [[x.copy(), r] for x, r in two["episodes"]],
+        "net": {
+            "weights": [w.copy() for w in two["net"]["weights"]],
+            "moments": [[m.copy() for m in ms] for ms in two["net"]["moments"]],
+            "updates": two["net"]["updates"],
+        },
+    }
     (resumed,) = return_decomposition([Group(id="g", rollouts=tuple(second))], None, saved, np.random.default_rng(2))
     assert [rewards(r).tolist() for r in straight.rollouts] == [rewards(r).tolist() for r in resumed.rollouts]
 
@@ -91,7 +106,14 @@ def test_progress_within_a_stage_is_paid_and_never_more_than_the_next_stage():
     here = [staged([[0, 0, -0.2 - 0.7 * rng.random()] for _ in range(4)], 0) for _ in range(20)]
     between = [staged([[0, 0, 0.5], [1, 0, -0.5], [1, 0, -0.5]], 1) for _ in range(20)]
     state = {}
-    (out,) = stage_progress([Group(id="g", rollouts=(*there, *here, *between))], None, state, np.random.default_rng(1), done=[0, 1], updates=100)  # fmt: skip
+    (out,) = stage_progress(
+        [Group(id="g", rollouts=(*there, *here, *between))],
+        None,
+        state,
+        np.random.default_rng(1),
+        done=[0, 1],
+        updates=100,
+    )
     paid, stayed, half = (rewards(out.rollouts[i]) for i in (0, 20, 40))
     # A step is paid the state that it leads to; the last one is paid the stage that the score says.
     assert 0.25 < paid[0] < 1 / 3 and 1.25 < paid[2] < 4 / 3 and paid[3] == 2

@@ -94,7 +94,9 @@ def test_the_contrast_pulls_one_task_together():
         keys = torch.softmax(z, 1).detach().tolist()
         rows = [{"logp": [-1.0], "group": i // 2, "columns": {"task_key": [keys[i]]}} for i in range(8)]
         t = toy.batch(rows)
-        spread = torch.zeros(len(t.batch.ids), 4).index_add(0, t.batch.trainable.nonzero().squeeze(1), torch.log_softmax(z, 1))  # fmt: skip
+        spread = torch.zeros(len(t.batch.ids), 4).index_add(
+            0, t.batch.trainable.nonzero().squeeze(1), torch.log_softmax(z, 1)
+        )
         t.stats.extras["routers"] = spread
         prepare(t.batch)
         optimizer.zero_grad()

@@ -25,7 +25,9 @@ TINY = {"warm_steps": 0, "hidden": 8}
 def played(samples=4, problems=2, seed=1, temperature=1.0, version=0, **knobs):
     world = sprites(**{**TINY, **knobs})
     model = FlowPolicy(observation=world.shape.observation, actions=world.shape.actions, hidden=8, seed=3)
-    player = DenoisingPlayer(sampler=FlowSampler(model=model, version=version), world=world, sampling=Sampling(temperature=temperature))  # fmt: skip
+    player = DenoisingPlayer(
+        sampler=FlowSampler(model=model, version=version), world=world, sampling=Sampling(temperature=temperature)
+    )
     return model, player.play(seeds(problems, seed=0, family="sprites"), samples, seed)
 
 
@@ -50,7 +52,9 @@ def test_log_probs_and_gradients_are_the_closed_form(temperature):
             v = model.velocity(*map(torch.from_numpy, (x, c, t))).numpy()
         mean = x - h * (v + sigma**2 / (2 * t) * (x + (1 - t) * v))
         variance = sigma**2 * h * temperature
-        return (-((did - mean) ** 2) / (2 * variance) - 0.5 * np.log(2 * math.pi * variance)).sum(1), d * 0.5 * np.log(2 * math.pi * math.e * variance[:, 0])  # fmt: skip
+        return (-((did - mean) ** 2) / (2 * variance) - 0.5 * np.log(2 * math.pi * variance)).sum(1), d * 0.5 * np.log(
+            2 * math.pi * math.e * variance[:, 0]
+        )
 
     stats = action_stats(model, batch, temperature=temperature)
     logp, entropy = closed()
@@ -160,7 +164,10 @@ def test_pictures_are_read_as_they_were_drawn():
     assert measured(one, (1, 0, 2, 2)) == {"shape": 0, "colour": 1, "place": 0, "count": 0, "score": 0.25, "exact": 0}
     assert measured(np.zeros((3, 3), int), (0, 0, 0, 0))["score"] == 0
     assert (read(rng.standard_normal((4, 432))) == -1).all() and NEAR < 0.5
-    assert set(sprites(**TINY).told(draw((2, 3, 0, 0), [0]).ravel()).split(" / ")[0].split(", ")) == {f"{COLOURS[3]} {SHAPES[2]}", "-"}  # fmt: skip
+    assert set(sprites(**TINY).told(draw((2, 3, 0, 0), [0]).ravel()).split(" / ")[0].split(", ")) == {
+        f"{COLOURS[3]} {SHAPES[2]}",
+        "-",
+    }
 
 
 def test_prompts_of_tests_are_never_asked_in_training_and_examples_are_wrong_as_often_as_said():
@@ -171,7 +178,10 @@ def test_prompts_of_tests_are_never_asked_in_training_and_examples_are_wrong_as_
         assert {p[i] for p in asked[1]} == set(range(n))
     for share in (0.0, 0.3):
         pictures, told = sprites(**TINY, wrong_labels=share).examples(1000, np.random.default_rng(1))
-        right = [measured(f, (c[:3].argmax(), c[3:7].argmax(), c[7:10].argmax(), c[10:].argmax()))["exact"] for f, c in zip(read(pictures), told, strict=True)]  # fmt: skip
+        right = [
+            measured(f, (c[:3].argmax(), c[3:7].argmax(), c[7:10].argmax(), c[10:].argmax()))["exact"]
+            for f, c in zip(read(pictures), told, strict=True)
+        ]
         assert np.mean(right) == pytest.approx(1 - share, abs=0.05)
     judged = sprites(**TINY, rewarded="other")
     pictures = np.stack([draw(p, range(p[2] + 1)).ravel() for p in (judged.asked(s) for s in range(60))])
@@ -179,7 +189,19 @@ def test_prompts_of_tests_are_never_asked_in_training_and_examples_are_wrong_as_
     assert np.mean([p["exact"] for p in judged.judge(pictures, range(60))]) < 0.2
 
 
-@pytest.mark.parametrize("knobs, says", [({"steps": 0}, "1 step or more"), ({"window": 11}, "one of|number of the 10"), ({"noise": [0.1]}, "one number above 0"), ({"noise": -1}, "one number above 0"), ({"branch": 0}, "from 1"), ({"branch": 9, "window": 9}, "too large"), ({"prompts": "all"}, "train or test"), ({"wrong_labels": 2.0}, "a share")])  # fmt: skip
+@pytest.mark.parametrize(
+    "knobs, says",
+    [
+        ({"steps": 0}, "1 step or more"),
+        ({"window": 11}, "one of|number of the 10"),
+        ({"noise": [0.1]}, "one number above 0"),
+        ({"noise": -1}, "one number above 0"),
+        ({"branch": 0}, "from 1"),
+        ({"branch": 9, "window": 9}, "too large"),
+        ({"prompts": "all"}, "train or test"),
+        ({"wrong_labels": 2.0}, "a share"),
+    ],
+)
 def test_knobs_that_cannot_be(knobs, says):
     with pytest.raises(ValueError, match=says):
         sprites(**knobs)
@@ -188,7 +210,9 @@ def test_knobs_that_cannot_be(knobs, says):
 def test_a_warm_start_learns_and_is_kept(tmp_path, monkeypatch):
     world = sprites(warm_steps=0, hidden=16)
     model = FlowPolicy(observation=world.shape.observation, actions=world.shape.actions, hidden=16)
-    errors = [fit(FlowPolicy(**model.made), world.examples, steps=n, rows=32, lr=2e-3, seed=1, pool=256) for n in (10, 150)]  # fmt: skip
+    errors = [
+        fit(FlowPolicy(**model.made), world.examples, steps=n, rows=32, lr=2e-3, seed=1, pool=256) for n in (10, 150)
+    ]
     assert errors[1] < 0.6 * errors[0]
     monkeypatch.setattr(warm_starts, "user_cache_path", lambda name: tmp_path)
     monkeypatch.setattr(warm_starts, "_KNOWN", {})
@@ -208,7 +232,12 @@ def test_a_warm_start_learns_and_is_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize("recipe", ["flow-grpo", "dynamic-treerpo"])
 def test_the_stage_learns_and_says_what_it_drew(tmp_path, recipe):
     room = Room(tmp_path, 1, recipe)
-    changes = {"control": {"piece": "sprites", "window": 2, "branch": 2 if recipe != "flow-grpo" else 1, **TINY}, "prompts_per_step": 2, "samples_per_prompt": 4, "steps": 2}  # fmt: skip
+    changes = {
+        "control": {"piece": "sprites", "window": 2, "branch": 2 if recipe != "flow-grpo" else 1, **TINY},
+        "prompts_per_step": 2,
+        "samples_per_prompt": 4,
+        "steps": 2,
+    }
     with quiet():
         run_stage(room, "rl", plans(recipe, {"rl": changes}, 2)["rl"])
     assert room.cards["rl"]["rollouts"] == 16 and room.cards["rl"]["env_steps"] == 32

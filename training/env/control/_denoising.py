@@ -69,7 +69,9 @@ class Schedule:
         return n
 
 
-def schedule(piece: str, *, steps: int, window: int, shift_every: int, noise: float | Sequence[float], branch: int) -> Schedule:  # fmt: skip
+def schedule(
+    piece: str, *, steps: int, window: int, shift_every: int, noise: float | Sequence[float], branch: int
+) -> Schedule:
     """The schedule of these knobs. Raises ValueError for one that cannot be."""
     ends = (float(noise), float(noise)) if isinstance(noise, int | float) else tuple(map(float, noise))
     where = f"control/{piece}"
@@ -78,7 +80,9 @@ def schedule(piece: str, *, steps: int, window: int, shift_every: int, noise: fl
     if not 0 <= window <= steps:
         raise ValueError(f"{where}: window is {window}: it is a number of the {steps} steps, 0 for all")
     if len(ends) != 2 or any(math.isnan(a) or a < 0 for a in ends) or (max(ends) > 0) != (min(ends) > 0):
-        raise ValueError(f"{where}: noise is {noise}: one number above 0, or two for the first and last noisy step, or 0")  # fmt: skip
+        raise ValueError(
+            f"{where}: noise is {noise}: one number above 0, or two for the first and last noisy step, or 0"
+        )
     if branch < 1 or shift_every < 0:
         raise ValueError(f"{where}: branch is {branch} and shift_every {shift_every}: from 1 and from 0")
     made = Schedule(steps=steps, window=window, shift_every=shift_every, noise=(ends[0], ends[1]), branch=branch)

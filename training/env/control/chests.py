@@ -46,7 +46,9 @@ class Chests:
 
     def start(self, seed: int) -> tuple[_State, np.ndarray]:
         rng = np.random.default_rng(seed_for(seed, "chests"))
-        state = _State(int(rng.integers(1, self.length - 1)), bool(rng.random() < 0.5), self.pays[int(rng.random() < 0.5)])  # fmt: skip
+        state = _State(
+            int(rng.integers(1, self.length - 1)), bool(rng.random() < 0.5), self.pays[int(rng.random() < 0.5)]
+        )
         return state, self._seen(state)
 
     def step(self, state: _State, action: int) -> Step:
@@ -81,8 +83,12 @@ def chests(
     """length: cells of the corridor, 3 or more. steps: the most steps of an episode. low, high: what the right chest pays each source. particles,
     heat, hidden: of the policy: samples of the return of each action, how random it is, and the width of its network."""
     if length < 3 or steps < 1:
-        raise ValueError(f"control/chests: length is {length} and steps {steps}: a corridor has 3 cells or more, an episode a step")  # fmt: skip
+        raise ValueError(
+            f"control/chests: length is {length} and steps {steps}: a corridor has 3 cells or more, an episode a step"
+        )
     if particles < 2 or heat <= 0:
-        raise ValueError(f"control/chests: particles is {particles} and heat {heat}: give 2 particles or more, and a heat above 0")  # fmt: skip
+        raise ValueError(
+            f"control/chests: particles is {particles} and heat {heat}: give 2 particles or more, and a heat above 0"
+        )
     sizes = {"sources": 2, "particles": particles, "heat": heat}
     return Chests(length=length, steps=steps, pays=(low, high), sizes=sizes, hidden=hidden)

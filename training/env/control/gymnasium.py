@@ -35,7 +35,9 @@ class Gymnasium(World):
         try:
             one = self._made()
         except self._gymnasium.error.Error as e:
-            raise ValueError(f"control/gymnasium: {name!r} is no environment here ({e}): fix `id`, or name the `module` that registers it") from e  # fmt: skip
+            raise ValueError(
+                f"control/gymnasium: {name!r} is no environment here ({e}): fix `id`, or name the `module` that registers it"
+            ) from e
         spaces = self._gymnasium.spaces
         seen, acts = one.observation_space, one.action_space
         one.close()

@@ -171,7 +171,11 @@ def scripted(seed: int, size: int) -> np.ndarray:
     state, seen = world.start(seed)
     out = [seen]
     while not state.done:
-        x, y = next(cell for cell, reached in ((state.key, state.held), (state.door, state.open), (state.goal, False)) if not reached)  # fmt: skip
+        x, y = next(
+            cell
+            for cell, reached in ((state.key, state.held), (state.door, state.open), (state.goal, False))
+            if not reached
+        )
         across, along = x - state.at[0], y - state.at[1]
         # Rows first, since the door is entered from the side; but out of the door only to the side.
         rows = along != 0 and state.at[0] != state.door[0]

@@ -80,9 +80,13 @@ def modes(
     shift_every, branch: as of control/sprites. few: steps when measured, 0 for the same. warm_steps, hidden: of the warm start, and of the
     network."""
     if not liked or len(liked) != len(weights) or not all(0 <= int(k) < 8 for k in liked) or not width > 0:
-        raise ValueError(f"control/modes: liked is {liked}, weights {weights} and width {width}: name clusters from 0 to 7, a weight for each, and a width above 0")  # fmt: skip
+        raise ValueError(
+            f"control/modes: liked is {liked}, weights {weights} and width {width}: name clusters from 0 to 7, a weight for each, and a width above 0"
+        )
     if warm_steps < 0 or hidden < 1 or few < 0:
-        raise ValueError(f"control/modes: warm_steps is {warm_steps}, hidden {hidden} and few {few}: sizes are from 0, from 1 and from 0")  # fmt: skip
+        raise ValueError(
+            f"control/modes: warm_steps is {warm_steps}, hidden {hidden} and few {few}: sizes are from 0, from 1 and from 0"
+        )
     return Modes(  # type: ignore[return-value] (a world of samples: _denoising.Denoised)
         schedule=schedule("modes", steps=steps, window=window, shift_every=shift_every, noise=noise, branch=branch),
         hidden=hidden,

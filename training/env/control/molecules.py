@@ -62,7 +62,9 @@ def parsed(text: str) -> list[int]:
         )
     for i, word in enumerate(words):
         if word not in SYMBOLS:
-            raise ValueError(f"control/molecules: {text!r} does not parse: symbol {i + 1} is {word}, and those known are {' '.join(SYMBOLS)}")  # fmt: skip
+            raise ValueError(
+                f"control/molecules: {text!r} does not parse: symbol {i + 1} is {word}, and those known are {' '.join(SYMBOLS)}"
+            )
     return [SYMBOLS.index(w) for w in words]
 
 
@@ -133,7 +135,17 @@ class _State:
 class Molecules(World):
     network = "molecules"
 
-    def __init__(self, *, test: bool, other: bool, w_toxicity: float, latent: int, hidden: int, warm: dict[str, Any], own: list[list[int]]):  # fmt: skip
+    def __init__(
+        self,
+        *,
+        test: bool,
+        other: bool,
+        w_toxicity: float,
+        latent: int,
+        hidden: int,
+        warm: dict[str, Any],
+        own: list[list[int]],
+    ):
         self._test, self._other, self._w = test, other, w_toxicity
         self.latent, self.hidden, self.warm, self._own = latent, hidden, warm, own
 
@@ -210,9 +222,13 @@ def molecules(
     for what binds another one (a control). w_toxicity: weight of what is not toxic. latent: numbers of a latent vector. warm_steps, hidden: steps of
     the warm start, width of the network. molecules: molecules of your own for the warm start, as "[C][=C][O]"."""
     if prompts not in ("train", "test") or rewarded not in ("own", "other"):
-        raise ValueError(f"control/molecules: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or other")  # fmt: skip
+        raise ValueError(
+            f"control/molecules: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or other"
+        )
     if not 0 <= w_toxicity < math.inf or min(latent, hidden) < 1 or warm_steps < 0:
-        raise ValueError(f"control/molecules: w_toxicity is {w_toxicity}, latent {latent}, hidden {hidden}, warm_steps {warm_steps}: weights and sizes are from 0 and from 1")  # fmt: skip
+        raise ValueError(
+            f"control/molecules: w_toxicity is {w_toxicity}, latent {latent}, hidden {hidden}, warm_steps {warm_steps}: weights and sizes are from 0 and from 1"
+        )
     return Molecules(
         test=prompts == "test",
         other=rewarded == "other",

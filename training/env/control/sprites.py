@@ -151,7 +151,9 @@ def sprites(
     noisy, 0 for all. shift_every: updates after which the window moves on. branch: how often a path forks at each noisy step.
     wrong_labels: share of examples of the warm start with a wrong attribute. warm_steps, hidden: its steps, and the width of the network."""
     if prompts not in ("train", "test") or rewarded not in ("own", "other"):
-        raise ValueError(f"control/sprites: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or other")  # fmt: skip
+        raise ValueError(
+            f"control/sprites: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or other"
+        )
     if not 0 <= wrong_labels <= 1 or warm_steps < 0 or hidden < 1:
         raise ValueError(
             f"control/sprites: wrong_labels is {wrong_labels}, warm_steps {warm_steps}, hidden {hidden}: a share, and sizes from 0 and from 1"

@@ -171,9 +171,13 @@ def views(
     steps, noise, window, shift_every, branch: as of control/sprites. mixed: share of examples of the warm start whose views are of several
     objects. warm_steps, hidden: its steps, and the width of the network."""
     if prompts not in ("train", "test") or rewarded not in ("own", "shuffled"):
-        raise ValueError(f"control/views: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or shuffled")  # fmt: skip
+        raise ValueError(
+            f"control/views: prompts is {prompts!r} and rewarded {rewarded!r}: train or test, own or shuffled"
+        )
     if not 0 <= mixed <= 1 or warm_steps < 0 or hidden < 1:
-        raise ValueError(f"control/views: mixed is {mixed}, warm_steps {warm_steps}, hidden {hidden}: a share, and sizes from 0 and from 1")  # fmt: skip
+        raise ValueError(
+            f"control/views: mixed is {mixed}, warm_steps {warm_steps}, hidden {hidden}: a share, and sizes from 0 and from 1"
+        )
     return Views(  # type: ignore[return-value] (a world of samples: _denoising.Denoised)
         schedule=schedule("views", steps=steps, window=window, shift_every=shift_every, noise=noise, branch=branch),
         hidden=hidden,

@@ -49,8 +49,10 @@ def judged_actions(
     told = [asked(r) for r in rollouts]
     flat = [m for each in told for m in each if m is not None]
     given = iter(believed(services, flat, rationale, tuple(int(x) for x in rng.integers(0, 2**31, 2))))
-    scored = [paid(r, weight * (np.array([0.0 if m is None else next(given) for m in each]) - centre))
-              for r, each in zip(rollouts, told, strict=True)]  # fmt: skip
+    scored = [
+        paid(r, weight * (np.array([0.0 if m is None else next(given) for m in each]) - centre))
+        for r, each in zip(rollouts, told, strict=True)
+    ]
     left = iter(scored)
     return [replace(g, rollouts=tuple(next(left) for _ in g.rollouts)) for g in groups]
 

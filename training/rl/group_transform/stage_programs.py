@@ -40,7 +40,12 @@ DRAFTS = (
     "2: 1 - (abs(goal_x) + abs(goal_y)) / 2.1",
 )
 _FUNCTIONS: Mapping[str, Callable] = {"abs": np.abs, "min": np.minimum, "max": np.maximum}
-_OPERATIONS: Mapping[type, Callable] = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide}  # fmt: skip
+_OPERATIONS: Mapping[type, Callable] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+}
 
 
 def stage_programs(

@@ -38,7 +38,10 @@ def prepare(batch: Batch, **_: object) -> None:
     last = _last(batch)
     key[batch.row[last]] = told[last]
     key = normalize(key, dim=1)
-    keys, on = key.new_zeros(batch.rows, batch.rows, key.shape[1]), torch.zeros(batch.rows, batch.rows, device=key.device)  # fmt: skip
+    keys, on = (
+        key.new_zeros(batch.rows, batch.rows, key.shape[1]),
+        torch.zeros(batch.rows, batch.rows, device=key.device),
+    )
     for r, group in enumerate(batch.group.tolist()):
         mine = (batch.group == group).nonzero().squeeze(1).tolist()
         others = (batch.group != group).nonzero().squeeze(1)
