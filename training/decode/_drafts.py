@@ -36,12 +36,21 @@ class Draft(nn.Module):
 
 def near(net: Draft, before: Tensor, embedded: Tensor, after: Tensor, weight: Tensor) -> Tensor:
     """The loss on features and tokens: before [n, d], the tokens' embeddings [n, d] -> after [n, d]; weight [V, d]: the
-    model's head."""
+    model's head, or its rows that drafts may be of."""
     guess = net(before, embedded)
     want = log_softmax(after @ weight.T, 1)
     return smooth_l1_loss(guess, after) + kl_div(
         log_softmax(guess @ weight.T, 1), want, reduction="batchmean", log_target=True
     )
+
+
+def common(tokens: Tensor, words: int, most: int) -> Tensor | None:
+    """The `words` of `most` ids that tokens [m] have most often, in order of their ids (FR-Spec, arXiv 2502.14856); None, all of
+    them, for 0 words and for as many as there are."""
+    if not 0 < words < most:
+        return None
+    counts = torch.bincount(tokens, minlength=most)
+    return counts.argsort(descending=True, stable=True)[:words].sort().values
 
 
 def vocabulary(engine: Engine) -> dict[str, int] | None:

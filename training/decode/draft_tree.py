@@ -12,7 +12,8 @@ construction, and with the same seed the same tokens whatever the tree is (but f
 All tokens of the tree count.
 
 Budget (FastGRPO): where B asks are answered, a pass of one of them reads clip(floor(c_peak / B), 1, nodes + 1) tokens, its
-root included; at 1 nothing is drafted. c_peak: 0 sets no bound. online: after each call the head takes so many steps on the
+root included; at 1 nothing is drafted. c_peak: 0 sets no bound. words (FR-Spec, arXiv 2502.14856): drafts are of so many ids alone,
+those that the lessons have most often, 0 for all; where the model is small, reading its whole head is most of a draft. online: after each call the head takes so many steps on the
 features of the answers that were just drawn, which the passes have computed already: it follows a policy that moves.
 
 GTO. L_i = sum_j prod_{k <= j} T(token_k), T the model: the tokens of branch i that are expected to be accepted.
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -39,15 +41,16 @@ from torch.nn.functional import log_softmax
 
 from synth.types import Sampling, seed_for
 from training.decode import Ask, Decoded, Engine, Example
-from training.decode._drafts import Answer, Draft, Learned, chances, drafting, drawn, near, some, vocabulary
+from training.decode._drafts import Answer, Draft, Learned, chances, common, drafting, drawn, near, some, vocabulary
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 
 
 @dataclass(kw_only=True)
 class Head:
-    """A draft head that may go on learning. net: the head; embedding, head [V, d]: the model's; loss: of the last step;
-    reward: mean of R over the last group of GTO, 0 without; vocabulary: of the model's tokenizer."""
+    """A draft head that may go on learning. net: the head; embedding, head [V, d]: the model's; few: the ids that are drafted, None
+    for all; loss: of the last step; reward: mean of R over the last group of GTO, 0 without; vocabulary: of the model's
+    tokenizer."""
 
     net: Draft
     optimizer: torch.optim.Optimizer
@@ -55,8 +58,14 @@ class Head:
     head: Tensor
     chance: torch.Generator
     vocabulary: dict[str, int] | None
+    few: Tensor | None = None
     loss: float = 0.0
     reward: float = 0.0
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The rows of the model's head that drafts may be of."""
+        return (self.head if self.few is None else self.head[self.few]).float()
 
     def next(self, feature: Tensor, token: Tensor) -> Tensor:
         """Features [n, d] and tokens [n] behind them -> the next features [n, d]."""
@@ -64,7 +73,7 @@ class Head:
 
     def near(self, before: Tensor, token: Tensor, after: Tensor) -> Tensor:
         """The loss on features and tokens: before [n, d], token [n] -> after [n, d]."""
-        return near(self.net, before, self.embedding[token].float(), after, self.head.float())
+        return near(self.net, before, self.embedding[token].float(), after, self.weight)
 
     def step(self, loss: Tensor) -> None:
         self.optimizer.zero_grad()
@@ -101,6 +110,7 @@ def draft_tree(
     top_k: int = 4,
     nodes: int = 16,
     c_peak: int = 0,
+    words: int = 0,
     online: int = 0,
     steps: int = 200,
     gto: int = 0,
@@ -149,14 +159,15 @@ def drafted(head: Head, feature: Tensor, token: int, depth: int, top_k: int, nod
         return whole
     for _ in range(depth):
         features = head.next(features, tokens)
-        z = features.double() @ head.head.double().T
+        z = (features @ head.weight.T).double()
         if sampling.temperature not in (0, 1):
             z = z / sampling.temperature
         best = log_softmax(z, 1).topk(min(top_k, z.shape[1]), 1)
+        ids = best.indices if head.few is None else head.few[best.indices]
         several = [
             (logp + above, token, parent, row)
             for row, (parent, above) in enumerate(layer)
-            for logp, token in zip(best.values[row].tolist(), best.indices[row].tolist(), strict=True)
+            for logp, token in zip(best.values[row].tolist(), ids[row].tolist(), strict=True)
         ]
         few = sorted(several, key=lambda x: (-x[0], x[3], x[1]))
         layer, rows = [], []
@@ -222,6 +233,7 @@ def fit(
     top_k: int = 4,
     nodes: int = 16,
     c_peak: int = 0,
+    words: int = 0,
     online: int = 0,
     steps: int = 200,
     gto: int = 0,
@@ -245,10 +257,11 @@ def fit(
         head=weight,
         chance=torch.Generator().manual_seed(seed_for(seed, "rows")),
         vocabulary=vocabulary(engine),
+        few=common(learned.token, words, len(weight)),
     )
     for _ in range(steps):
         head.step(head.near(*learned.some(head.chance)))
-    begun = Head(**{**vars(head), "net": Draft(weight.shape[1], 0).to(weight.device)})
+    begun = replace(head, net=Draft(weight.shape[1], 0).to(weight.device))
     begun.net.load_state_dict(net.state_dict())
     sampling = engine.sampling if temperature is None else replace(engine.sampling, temperature=temperature)
     rng = np.random.default_rng(seed_for(seed, "gto"))
@@ -335,7 +348,8 @@ def _said(head: Head, feature: Tensor, token: int, ids: Sequence[int], sampling:
     total, at = torch.zeros((), device=feature.device), feature[None]
     for new in ids:
         at = head.next(at, torch.tensor([token], device=feature.device))
-        z = at @ head.head.float().T
-        total = total + log_softmax(z / (sampling.temperature or 1), 1)[0, new]
+        z = at @ head.weight.T
+        place = new if head.few is None else int(torch.searchsorted(head.few, new))
+        total = total + log_softmax(z / (sampling.temperature or 1), 1)[0, place]
         token = new
     return total

@@ -11,7 +11,8 @@ f is the hidden state that the head reads. p has the temperature and the cuts of
 the model's distribution, whatever the draft says, and at temperature 0 it is its greedy answer, but for rounding where
 two tokens are equally likely. Log-probs are the model's. A pass reads depth + 1 tokens, and all of them count: it buys
 fewer passes, not fewer forward tokens. c_peak (FastGRPO, arXiv 2509.21792): where B asks are answered, drafts are at most
-c_peak / B - 1 deep, 0 for no bound. The head learns from the chosen answers of the pairs: the next feature, and the
+c_peak / B - 1 deep, 0 for no bound. words (FR-Spec, arXiv 2502.14856): the head drafts among so many ids alone, those that its
+lessons have most often, 0 for all; where the model is small, reading all rows of its head is most of a draft. The head learns from the chosen answers of the pairs: the next feature, and the
 model's own distribution there. draft: "uniform" is the control, all tokens alike.
 
 Leaves out trees of drafts. Answers are drawn one after another.
@@ -29,17 +30,19 @@ from torch import Tensor
 
 from synth.types import Sampling, seed_for
 from training.decode import Ask, Decoded, Engine, Example
-from training.decode._drafts import Answer, Draft, Learned, chances, drafting, drawn, near, vocabulary
+from training.decode._drafts import Answer, Draft, Learned, chances, common, drafting, drawn, near, vocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drafter:
-    """net: the draft head, or None for uniform drafts; embedding, head [V, d]: the model's; vocabulary: of its tokenizer;
-    loss: of the last step."""
+    """net: the draft head, or None for uniform drafts; embedding, head [V, d]: the model's; few: the ids that are drafted, None for
+    all, and `weight` the rows of the head that are theirs; vocabulary: of its tokenizer; loss: of the last step."""
 
     net: Any
     embedding: Tensor
     head: Tensor
+    few: Tensor | None
+    weight: Tensor
     vocabulary: dict[str, int] | None
     loss: float
 
@@ -51,6 +54,7 @@ def speculate(
     *,
     depth: int = 4,
     c_peak: int = 0,
+    words: int = 0,
     steps: int = 200,
     lr: float = 3e-3,
     draft: Literal["learned", "uniform"] = "learned",
@@ -119,7 +123,9 @@ def _drafts(
             token = int(rng.integers(len(q)))
         else:
             feature = drafter.net(feature[None].float(), drafter.embedding[token][None].float())[0]
-            q = chances(drafter.head.float() @ feature, sampling)
+            q = chances(drafter.weight @ feature, sampling)
+            if drafter.few is not None:
+                q = q.new_zeros(len(drafter.head)).index_copy_(0, drafter.few, q)
             token = drawn(q, sampling, rng)
         tokens.append(token)
         said.append(q)
@@ -132,6 +138,7 @@ def fit(
     *,
     depth: int = 4,
     c_peak: int = 0,
+    words: int = 0,
     steps: int = 200,
     lr: float = 3e-3,
     draft: Literal["learned", "uniform"] = "learned",
@@ -139,20 +146,23 @@ def fit(
     seed: int = 0,
 ) -> Drafter:
     """The draft head, trained on the model's features of the chosen answers."""
-    head, embedding, words = engine.read_out()[1], engine.embedding(), vocabulary(engine)
+    head = engine.read_out()[1]
+    model: dict[str, Any] = {"embedding": engine.embedding(), "head": head, "vocabulary": vocabulary(engine)}
     if draft == "uniform":
-        return Drafter(net=None, embedding=embedding, head=head, vocabulary=words, loss=0.0)
+        return Drafter(net=None, few=None, weight=head, loss=0.0, **model)
     learned = Learned.of(engine, pairs)
+    few = common(learned.token, words, len(head))
+    weight = (head if few is None else head[few]).float()
     net = Draft(head.shape[1], seed_for(seed, "draft")).to(head.device)
     optimizer = torch.optim.Adam(net.parameters(), lr=lr)
-    weight, loss = head.float(), torch.zeros(())
+    loss = torch.zeros(())
     chance = torch.Generator().manual_seed(seed_for(seed, "rows"))
     for _ in range(steps):
         before, token, after = learned.some(chance)
-        loss = near(net, before, embedding[token].float(), after, weight)
+        loss = near(net, before, model["embedding"][token].float(), after, weight)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     for p in net.parameters():
         p.requires_grad_(False)
-    return Drafter(net=net, embedding=embedding, head=head, vocabulary=words, loss=float(loss.detach()))
+    return Drafter(net=net, few=few, weight=weight, loss=float(loss.detach()), **model)

@@ -1,20 +1,17 @@
 """Speculation is exact: the greedy answer token by token, and the model's own distribution, whatever is drafted."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 import tiny
 import torch
-from scipy.stats import chi2
 
+from benchmarks.speculation import ASKED, DRAFTERS, deviation, own_answers, remembering, small_engine, statistic
 from synth.types import Sampling
 from tasks.planning.pieces import bind
 from training.decode import Ask, Engine, Example
-from training.decode._drafts import Answer, drawn
+from training.decode._drafts import drawn
 from training.decode.speculate import _checked
-from training.model.kv_cache import CachedRows
-from training.model.model import hidden_states, train_tokenizer
+from training.model.model import train_tokenizer
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 
@@ -62,13 +59,6 @@ def test_greedy_answers_are_the_models_token_by_token(draft):
         assert b.segment.entropy == pytest.approx(a.segment.entropy, abs=1e-4)
 
 
-def statistic(counts, p):
-    """Chi-square of counts [V] under p [V], and its bound at 1 in 1,000."""
-    want = p * counts.sum()
-    at = want > 0
-    return float(((counts - want)[at] ** 2 / want[at]).sum()), float(chi2.ppf(0.999, at.sum() - 1))
-
-
 def test_a_hundred_thousand_draws_have_the_distribution_of_the_target():
     rng = np.random.default_rng(0)
     p, q = (torch.softmax(torch.from_numpy(rng.normal(size=12) * s), 0) for s in (1.0, 1.5))
@@ -86,118 +76,17 @@ def test_a_hundred_thousand_draws_have_the_distribution_of_the_target():
     assert accepted / n == pytest.approx(float(torch.minimum(p, q).sum()), abs=0.01)
 
 
-class Known:
-    """In the place of a cache of keys and values: the ids that were read; what the model says of them is computed once."""
-
-    def __init__(self, model, memo):
-        self.model, self.memo, self.row, self.device = model, memo, [], torch.device("cpu")
-        self.held = np.zeros(1, dtype=np.int64)
-
-    def window(self, lo, hi):
-        pass
-
-    def features(self, row):
-        if row not in self.memo:
-            cache = CachedRows(1)
-            self.memo[row] = hidden_states(self.model, torch.tensor([row]), cache.begin(len(row)), cache)[0, -1]
-        return self.memo[row]
-
-    def read(self, ids, parents):
-        before = self.row[: int(self.held[0])]
-        parents = range(-1, len(ids) - 1) if parents is None else parents
-        self.new = [int(i) for i in ids]
-        paths = []
-        for i, parent in zip(self.new, parents, strict=True):
-            paths.append([*(paths[parent] if parent >= 0 else []), i])
-        self.row = [*before, *self.new]
-        self.before, self.held[0] = before, len(self.row)
-        return torch.stack([self.features((*before, *path)) for path in paths])
-
-    def follow(self, path):
-        self.row = [*self.before, *(self.new[i] for i in path)]
-        self.held[0] = len(self.row)
-
-
-def remembering(monkeypatch, source):
-    """Answers read from a memory of what the model says behind each row of ids: the same numbers, computed once."""
-    memo, said = {}, {}
-    chances = Answer.chances
-
-    def read(self, ids, parents=None):
-        self.account.charge("policy", len(ids))
-        if not isinstance(self.cache, Known):
-            self.cache = Known(source.sampler.model, memo)
-        return self.cache.read(ids, parents)
-
-    def remembered(self, features):
-        keys = [f.tobytes() for f in features.numpy()]
-        for key, f in zip(keys, features, strict=True):
-            if key not in said:
-                (said[key],) = chances(self, f[None])
-        return [said[key] for key in keys]
-
-    monkeypatch.setattr(Answer, "read", read)
-    monkeypatch.setattr(Answer, "chances", remembered)
-
-
-FEW = tiny.Vocabulary(6)
-ASKED = np.array([4, 3, 5, 5])
-
-
-def deviation(source, decode, n):
-    """Chi-square of the first four tokens of n answers to one prompt under the model's own distribution of them, and its
-    bound; shortest first, an answer that ended is one outcome."""
-    fitted = decode.fit(source, pairs_of(source))
-    done = decode(source, [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(n)], fitted)
-    said, open_ = {}, [((), 1.0)]
-    words = len(source.read_out()[1])
-    for length in range(4):
-        rows = [(*row, v) for row, _ in open_ for v in range(words)]
-        each = np.exp(source.logp([(ASKED, np.array(row)) for row in rows])).reshape(len(open_), words)
-        cut = np.where(each >= np.sort(each, 1)[:, -4:-3], each, 0)  # top_k
-        behind = np.array([[p] for _, p in open_]) * cut / cut.sum(1, keepdims=True)
-        now = {row: p for row, p in zip(rows, behind.ravel(), strict=True) if p > 0}
-        said |= {row: p for row, p in now.items() if row[-1] == 2 or length == 3}
-        open_ = [(row, p) for row, p in now.items() if row[-1] != 2]
-    counts = Counter(tuple(d.segment.ids.tolist()) for d in done)
-    often = [row for row, p in said.items() if p * n >= 5]
-    want = np.array([said[row] for row in often])
-    got = np.array([counts[row] for row in often], dtype=float)
-    return statistic(np.append(got, n - got.sum()), np.append(want, max(1 - want.sum(), 0)))
-
-
-def pairs_of(source):
-    rng = np.random.default_rng(5)
-    asked = [Ask(prompt=rng.integers(3, 6, 4), seed=i, max_tokens=8) for i in range(20)]
-    done = bind("decode", {"piece": "sample"})(source, asked, None)
-    return [
-        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids) for a, d in zip(asked, done, strict=True)
-    ]
-
-
-def drafting_engine():
-    model = tiny.build(vocabulary=FEW, init_range=0.2)
-    return Engine(sampler=TorchSampler(model, 2), text=str, said=str, sampling=Sampling(max_tokens=4, top_k=4))
-
-
-DRAFTERS = [
-    {"piece": "speculate", "depth": 2, "steps": 60},
-    {"piece": "speculate", "depth": 2, "draft": "uniform"},
-    {"piece": "draft_tree", "depth": 2, "nodes": 6, "top_k": 2, "steps": 60},
-]
-
-
-@pytest.mark.parametrize("knobs", DRAFTERS, ids=["chain", "uniform", "tree"])
-def test_drafted_answers_have_the_distribution_of_the_model(monkeypatch, knobs):
-    source = drafting_engine()
+@pytest.mark.parametrize("name", sorted(DRAFTERS))
+def test_drafted_answers_have_the_distribution_of_the_model(name):
+    """The smaller version of `make bench-speculation --exact`, which counts 100,000 answers of each."""
+    source, knobs = small_engine(), DRAFTERS[name]
     plain = bind("decode", knobs)
     asked = [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(30)]
-    fitted = plain.fit(source, pairs_of(source))
-    with monkeypatch.context() as patch:
-        remembering(patch, source)
+    fitted = plain.fit(source, own_answers(source))
+    with remembering(source):
         known = [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
         assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
-        value, bound = deviation(source, plain, 300 if knobs["piece"] == "draft_tree" else 2000)
+        value, bound, _ = deviation(source, plain, fitted, 300 if knobs["piece"] == "draft_tree" else 2000)
     assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)], "as without the memory"
     assert value < bound
 
@@ -209,10 +98,11 @@ def test_a_wrong_rule_would_be_seen(monkeypatch, rule):
         rest = p if rule.startswith("draw") else (p - q).clamp(min=0)
         return (token, True) if keep else (drawn(rest, sampling, rng), False)
 
-    source = drafting_engine()
-    remembering(monkeypatch, source)
+    source, decode = small_engine(), bind("decode", DRAFTERS["speculate, uniform drafts"])
+    fitted = decode.fit(source, own_answers(source))
     monkeypatch.setattr("training.decode.speculate._checked", wrong)
-    value, bound = deviation(source, bind("decode", DRAFTERS[1]), 2000)
+    with remembering(source):
+        value, bound, _ = deviation(source, decode, fitted, 2000)
     assert value > bound
 
 
@@ -248,3 +138,23 @@ def test_a_drafter_of_a_model_with_other_words_is_refused_though_the_shapes_agre
         assert decode(source, asks(1), fitted)
         with pytest.raises(ValueError, match="gives other ids to the same text: make it anew"):
             decode(same, asks(1), fitted)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafts_of_few_words_are_as_exact(temperature):
+    """A head that drafts among six ids of sixteen: the greedy answer, and a seed's tokens with and without drafts."""
+    source = engine(temperature=temperature)
+    if temperature == 0:
+        plain = bind("decode", {"piece": "greedy"})(source, asks(10), None)
+        for name in ("speculate", "draft_tree"):
+            decode = bind("decode", {"piece": name, "words": 6, "steps": 60, "temperature": 0.0})
+            fitted = decode.fit(source, pairs(source))
+            assert len(fitted.few) == 6 and fitted.weight.shape[0] == 6
+            fast = decode(source, asks(10), fitted)
+            assert [d.segment.ids.tolist() for d in fast] == [d.segment.ids.tolist() for d in plain]
+            assert any(d.account.passes < len(d.segment.ids) - 1 for d in fast), "some are kept"
+    tree = bind("decode", {"piece": "draft_tree", "words": 6, "steps": 60, "gto": 2, "omega": 1.0})
+    drafted = tree(source, asks(10), tree.fit(source, pairs(source)))
+    none = bind("decode", {"piece": "draft_tree", "c_peak": 1, "steps": 2})
+    alone = none(source, asks(10), none.fit(source, pairs(source)))
+    assert [d.segment.ids.tolist() for d in drafted] == [d.segment.ids.tolist() for d in alone]
