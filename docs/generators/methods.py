@@ -42,6 +42,8 @@ WORLDS = (
     "label_worlds",
     "decode_worlds",
     "speculation_worlds",
+    "thought_worlds",
+    "merge_worlds",
     "starts",
 )  # files of tasks/lab
 HEAD = """# Methods

@@ -12,6 +12,7 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it.
                 Of decoders: a world of decode_worlds.py, which measures the first of the recipe's, changes under
                 {evaluate: ...}. `control`: the world of numbers of the recipe, changes under {rl: ...}, and a metric of control_worlds.py
+                Of merges: a world of merge_worlds.py, likewise of the first of evaluate.merges
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
                 of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),
                 "mute" (share of groups whose rewards are all equal), "signal" (share of the groups trained on that have
@@ -172,7 +173,8 @@ OF_PAIRS = {
 }
 OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
-METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | {"thought"}
+OF_MERGES = {"old", "new", "both"}
+METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "mended"}
 STAGES = ("preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,

@@ -246,6 +246,7 @@ class _Session:
         self.sampler, self.prompts, self.seeds = sampler, prompts, seeds
         self.rows = list(range(len(prompts)))
         self.turns = np.zeros(len(prompts), dtype=np.int64)
+        self.begun: tuple[int, np.ndarray] | None = None  # a step, and the turns [n, L], ids + 1, that it finds
 
     def observe(self, rows: Sequence[int], new: Sequence[np.ndarray]) -> None:
         self.rows = list(rows)
@@ -275,11 +276,12 @@ class _Session:
         device = head_weight(model).device
         prompts = [torch.from_numpy(np.asarray(p, dtype=np.int64)).to(device) for p in self.prompts]
         rngs = [np.random.Generator(np.random.Philox(key=[seed, 0])) for seed in self.seeds]
-        turns = np.zeros((n, length), dtype=np.int64)
+        first, found = self.begun or (0, np.zeros((n, length), dtype=np.int64))
+        turns = found.copy()
         order, drawn = (np.zeros((n, length, way.steps), dtype=np.int64) for _ in range(2))
         logp, entropy = np.zeros((n, length)), np.zeros((n, length))
         heat = sampling.temperature
-        for t in range(way.steps):
+        for t in range(first, way.steps):
             hidden = way.states(model, prompts, torch.from_numpy(turns).to(device))
             h = way.layers(model)(hidden).float()
             log_p = torch.log_softmax((hidden @ head_weight(model).T).float() / (heat or 1.0), -1)
