@@ -53,7 +53,7 @@ def _learn(model: nn.Module, share: Mapping[str, float], steps: int, seed: int) 
     return model
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _learned(way: str, seed: int) -> nn.Module:
     """The base, or a copy of it that has learned a way."""
     if way != "old":
