@@ -113,6 +113,23 @@ def test_a_decoder_answers_and_says_what_it_cost(project, capsys):
     assert found and int(found.group(1)) > 20 and text.splitlines()[-1] == plain.splitlines()[-1]
 
 
+def test_a_decoder_that_reads_the_model_before_preference_training(project, capsys):
+    """`implicit_reward` draws from artifacts/sft, whatever model is asked, and both models are charged."""
+    text = said(capsys, "sft", "--question", QUESTION, "--decoder", "implicit_reward")
+    found = re.search(r"forward tokens: (\d+) of the reference, (\d+) of the policy; ", text)
+    assert found and int(found.group(1)) > int(found.group(2)) > 20, text
+
+
+def test_a_decoder_of_two_models_where_one_is_not_there(made, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    asked = [str(made / "artifacts/sft/model"), "--kb", str(made / "artifacts/kb"), "--question", QUESTION]
+    text = said(capsys, *asked, "--decoder", "implicit_reward", code=2)
+    assert text.startswith("error: the decoder implicit_reward: ") and text.count("\n") == 1
+    assert "there is none: run the stage sft, or take a decoder that needs none" in text
+
+
 def test_searches_their_results_and_the_answer_in_order(project, capsys, says):
     says("<search>capital of Norvia</search>", "I read it: <answer>Zelton</answer>")
     lines = [line.strip() for line in said(capsys, "sft", "--question", QUESTION).splitlines()]

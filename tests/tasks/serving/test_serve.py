@@ -74,12 +74,14 @@ class Endpoint:
         self.served.conversations.close()
 
 
-def by(name, budget=0, temperature=None, rewards=None, **knobs):
-    """A decoder as it is served; rewards: of rows of ids."""
+def by(name, budget=0, temperature=None, rewards=None, reference=None, **knobs):
+    """A decoder as it is served; rewards: of rows of ids; reference: gives a sampler."""
 
     def around(sampler, renderer, device):
         decode = bind("decode", {"piece": name, **knobs})
-        return decoding(decode, sampler, renderer, rewards=rewards, pairs=list, forward_tokens=budget)
+        return decoding(
+            decode, sampler, renderer, rewards=rewards, pairs=list, forward_tokens=budget, reference=reference
+        )
 
     return Decoding(name=name, budget=budget, temperature=temperature, around=around)
 
@@ -360,6 +362,31 @@ def test_a_decoder_answers_and_the_usage_has_its_forward_tokens(at):
     assert not at.client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=2).usage.model_extra
 
 
+def test_a_decoder_that_needs_a_reference_answers_with_its_draws(at):
+    """Of two draws of the reference the one that the served model has made likelier by most; both models are charged."""
+    before = exported.build("qwen3", seed=9).eval()
+    sampler, asked = TorchSampler(before, at.renderer.end_id), []
+    plain = sampler.open
+    sampler.open = lambda prompts, seeds: asked.append((prompts, seeds)) or plain(prompts, seeds)
+    it = Endpoint(at.model, at.renderer, by("implicit_reward", n=2, reference=lambda: sampler))
+    try:
+        made = it.client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=8, seed=3)
+    finally:
+        it.close()
+    (((prompt, _), seeds),) = asked
+    drawn = plain([prompt] * 2, seeds).generate(Sampling(max_tokens=8))
+    gain = [
+        float(TorchSampler(m, at.renderer.end_id).logp(prompt, s.ids).sum()) * sign
+        for s in drawn
+        for m, sign in ((at.model, 1), (before, -1))
+    ]
+    best = drawn[int(np.argmax([gain[0] + gain[1], gain[2] + gain[3]]))]
+    assert made.choices[0].message.content == at.renderer.decode(best.ids)
+    cost, n = made.usage.model_extra["forward_tokens"], made.usage.prompt_tokens
+    tokens = sum(len(s.ids) for s in drawn)
+    assert cost["policy"] == n + tokens and cost["reference"] == 2 * n + 2 * tokens
+
+
 def test_greedy_as_a_decoder_is_the_plain_greedy_answer_and_other_wishes_are_refused(at):
     n = len(at.renderer.prompt([Message(**CHAT[0])]))
     it = Endpoint(at.model, at.renderer, by("greedy", budget=n + 30, temperature=0.0))
@@ -405,6 +432,7 @@ def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):
             ["--decoder", "best_of_n"],
             "the decoder best_of_n: this decoder chooses by a reward model, and there is none",
         ),
+        (["--decoder", "implicit_reward"], "there is none: run the stage sft, or take a decoder that needs none"),
         (["--decoder", "greedy", "--engine", "vllm"], "which --engine vllm does not give it"),
         (["--decoder", "greedy", "--training"], "leave out --decoder"),
     ):

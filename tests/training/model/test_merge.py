@@ -57,6 +57,21 @@ def test_values_are_those_of_mergekit():
     np.testing.assert_allclose(np.array(got["layers.0.w"])[0], first, atol=1e-6)
 
 
+def test_sums_without_trimming_are_those_of_mergekit():
+    """Recorded from mergekit 0.1.5 on the same vectors, weights 1, 2 and 0.5: `task_arithmetic` with lambda 0.7 without
+    normalising, which is also its `dare_linear` at density 1; its `dare_ties` at density 1, normalised; `linear`, normalised."""
+    base, *models = vectors(7, 4)
+    summed = [2.6973634, -2.2987506, 1.3942454, -1.5694357, 2.2204585]
+    dare = {"piece": "dare", "density": 1.0, "weights": [1, 2, 0.5]}
+    for piece, want in (
+        ({"piece": "task_arithmetic", "scale": 0.7, "weights": [1, 2, 0.5]}, summed),
+        ({**dare, "scale": 0.7}, summed),
+        ({**dare, "sign_election": True}, [0.0109582, -1.8521146, -0.1810416, -0.4800418, 1.5048154]),
+        ({"piece": "average", "weights": [1, 2, 0.5]}, [0.0109581, -1.077401, -0.1810416, -0.4800418, 0.9990805]),
+    ):
+        np.testing.assert_allclose(made(piece, base, *models)["norm"], want, atol=2e-6, err_msg=str(piece))
+
+
 @pytest.mark.parametrize("scale", [1.0])
 def test_one_model_at_scale_one_is_itself_to_the_bit(scale):
     for seed in range(20):
