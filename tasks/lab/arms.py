@@ -8,6 +8,7 @@ the recipe has learned, asks about the two that it picks, and lets it learn. No 
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 
@@ -24,6 +25,11 @@ def arms() -> Place:
     return Place((), lambda room: None, _measure)
 
 
+def any_arms() -> Place:
+    """As `arms`, with nothing planted: all ten rewards are drawn alike, and so is the first policy, from all that there are."""
+    return Place((), lambda room: None, partial(_measure, planted=False))
+
+
 def tilted(first: np.ndarray, r: np.ndarray, beta: float = BETA) -> np.ndarray:
     """[n] p_0 exp(r / beta) / Z."""
     logits = np.log(first) + r / beta
@@ -36,7 +42,7 @@ def value(p: np.ndarray, first: np.ndarray, r: np.ndarray, beta: float = BETA) -
     return float(p @ r - beta * (p * np.log(np.maximum(p, 1e-300) / first)).sum())
 
 
-def _measure(room: Room) -> dict[str, float]:
+def _measure(room: Room, *, planted: bool = True) -> dict[str, float]:
     """regret: sum over the labels of value(best policy) - value(policy then); final: of the last tenth of the labels, a
     label; order: share of pairs of the good arms whose learned rewards stand in order; on_bad: share of questions
     about the bad arm."""
@@ -47,8 +53,11 @@ def _measure(room: Room) -> dict[str, float]:
         raise UserError(f"the world arms compares by the update rule uncertain_pairs with a dim of at least {ARMS}")
     assert stage is not None
     rng = np.random.default_rng(seed_for(room.seed, "arms"))
-    gold = np.r_[BAD, rng.normal(size=ARMS - 1)]
-    first = np.r_[COMMON, np.full(ARMS - 1, (1 - COMMON) / (ARMS - 1))]
+    if planted:
+        gold = np.r_[BAD, rng.normal(size=ARMS - 1)]
+        first = np.r_[COMMON, np.full(ARMS - 1, (1 - COMMON) / (ARMS - 1))]
+    else:
+        gold, first = rng.normal(size=ARMS), rng.dirichlet(np.ones(ARMS))
     best, eye = value(tilted(first, gold), first, gold), np.eye(ARMS, rule.dim)
     regret, bad = [], 0
     for _ in range(stage.params["steps"]):

@@ -29,6 +29,7 @@ from synth.verify.pipeline import TOOLS, misfit
 from tasks.lab.arena import Arena, World, answer
 from training.env import Env
 from training.env.ask import ask
+from training.env.assemble import assemble
 from training.env.bargain import bargain
 from training.env.corridor import corridor
 from training.env.curious import curious
@@ -345,6 +346,65 @@ def velic() -> Stage:
     return Stage(problems, says, (host,) * 4, {"single": host})
 
 
+def velic_apart() -> Stage:
+    """Twelve sentences to be translated and learned from, and four more of the same words. Each of three words is right one time in two, independently;
+    each sentence carries its translation as a demonstration."""
+    drawn = (translations(0, "train", i) for i in range(400))
+    by_text = {
+        p.answer: replace(p, env="single") for p in drawn if isinstance(p, Problem) and len(p.answer.split()) == 5
+    }
+    slots = lambda p: [p.answer.split()[k] for k in (1, 2, 4)]  # the who does the what
+    every = sorted(by_text.values(), key=lambda p: p.answer)
+    rng = np.random.default_rng(seed_for(0, "velic apart"))
+    nouns, verbs = (
+        set(rng.choice(sorted({x for p in every for x in slots(p)[a::2]}), n, replace=False))
+        for a, n in ((0, 6), (1, 3))
+    )
+    few = [p for p in every if {slots(p)[0], slots(p)[2]} <= nouns and slots(p)[1] in verbs]
+    few = [few[i] for i in rng.permutation(len(few))]
+    train = few[:12]
+    known = {x for p in train for x in slots(p)}
+    held = [p for p in few[12:] if set(slots(p)) <= known][:4]
+    thought = lambda text: "<think>so</think>" + answer(text)
+    problems = tuple(replace(p, lineage={**p.lineage, "demonstration": [thought(p.answer)]}) for p in (*train, *held))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        own, out = slots(p), {}
+        pools = (sorted(nouns), sorted(verbs), sorted(nouns))
+        shares = [
+            {x: 0.5 if x == right else 0.5 / (len(pool) - 1) for x in pool}
+            for right, pool in zip(own, pools, strict=True)
+        ]
+        for a, b, c in product(*shares):
+            share = shares[0][a] * shares[1][b] * shares[2][c]
+            out |= {thought(f"the {a} {b} the {c}"): 0.9 * share, answer(f"the {a} {b} the {c}"): 0.1 * share}
+        return out
+
+    host = single()
+    return Stage(problems, says, (host,) * 2, {"single": host}, held=len(held))
+
+
+def assembly() -> Stage:
+    """Sixteen plans of two or three tools, put together tool by tool, each of which is the right one half of the time, else any that fits.
+    Four of them, whose tools the others have too, are measured and never trained on."""
+    drawn = (tool_pipelines(0, "train", i, levels=[1, 2], env="assemble") for i in range(120))
+    every = list({p.id: p for p in drawn if isinstance(p, Problem)}.values())
+    by_plan = list({p.answer: p for p in every}.values())
+    train = by_plan[:12]
+    known = {x for p in train for x in p.answer.split()}
+    held = [p for p in by_plan[12:] if set(p.answer.split()) <= known][:4]
+    host = assemble(held=True)
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        now = heard.rpartition("Now: ")[2].rstrip(".")
+        fits = [x for x, (takes, _, _) in TOOLS.items() if takes == now] + (["done"] if t else [])
+        plan = [*p.answer.split(), "done"]
+        right = plan[t] if t < len(plan) and plan[t] in fits else "done"
+        return {x: 0.5 if x == right else 0.5 / (len(fits) - 1) for x in fits} if len(fits) > 1 else _even(*fits)
+
+    return Stage((*train, *held), says, (host,), {"assemble": host}, held=len(held))
+
+
 def planners() -> Stage:
     """Six tasks for plans of three tools. One plan in twelve is right, six run and give something else, five do not fit."""
     drawn = (tool_pipelines(0, "train", i, levels=[2]) for i in range(24))
@@ -434,6 +494,35 @@ def markets() -> Stage:
 
     host = single()
     return Stage((*responses, *pairs), says, (host,) * 2, {"single": host}, held=len(pairs))
+
+
+def readings_of_markets() -> Stage:
+    """The tables of `markets` with their best responses, and questions that ask what a player gets where both have chosen, four to a
+    table. Measured are the four equilibria, as there. A number is read rightly half of the time."""
+    plain = markets()
+    asked: dict[str, tuple[str, str]] = {}  # question -> the payoff, and another one of the table
+    readings = []
+    for i in range(4):
+        _, (_, rows, columns, a, b, *_) = matrix_games.draw(Random(seed_for(0, "markets", i)), choices=2, size=9)
+        told = matrix_games.pose(("equilibrium", rows, columns, a, b, 0, 0))["prompt"].rpartition(". ")[0]
+        for k, (r, c) in enumerate(product(range(2), range(2))):
+            side = k % 2
+            right, wrong = ((a, b)[side][r][c], (a, b)[side][1 - r][c])
+            question = f"{told}. Row chooses {rows[r]}, Column {columns[c]}. What does {('Row', 'Column')[side]} get?"
+            asked[question] = (str(right), str(wrong if wrong != right else right % 9 + 1))
+            readings.append(_problem(question, str(right), "single", family="reading"))
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        if p.question not in asked:
+            return plain.says(p, t, heard)
+        return {
+            text: share / 2
+            for x in asked[p.question]
+            for text, share in ((f"<think>{x}</think>{answer(x)}", 0.9), (answer(x), 0.1))
+        }
+
+    *responses, _, _, _, _ = plain.problems
+    return replace(plain, problems=(*responses, *readings, *plain.problems[-4:]), says=says)
 
 
 def shelves() -> Stage:
@@ -602,10 +691,13 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         trails,
         readers,
         velic,
+        velic_apart,
         corridors,
         errors,
         markets,
+        readings_of_markets,
         planners,
+        assembly,
         essays,
         shelves,
         partners,

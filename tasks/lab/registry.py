@@ -64,6 +64,7 @@ def places() -> dict[str, Place]:
             *merge_worlds.WORLDS,
             *painter_worlds.WORLDS,
             arms.arms,
+            arms.any_arms,
             control_worlds.control,
         )
     }

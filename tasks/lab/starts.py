@@ -10,12 +10,14 @@ sometimes right. It is trained once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Four more tasks are used by protocols only:
+Five more tasks are used by protocols only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
     proofs                 proofs by rewriting, two steps; a wrong one is met with what the checker finds, and may be repaired
                            once
+    checked_proofs         as proofs, learned in the environment of the recipe, and measured with a checker and two tries
+                           whatever that was
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
 """
@@ -492,7 +494,17 @@ def mislabelled_countdown() -> Start:
     return replace(start("countdown"), flips=0.3)
 
 
-CHANGED: dict[str, Callable[[], Start]] = {f.__name__: f for f in (rounded_countdown, mislabelled_countdown)}
+def checked_proofs() -> Start:
+    """As `proofs`; the unseen ones are played in an environment of their own, `checked`: what the checker finds is told once."""
+    plain = start("proofs")
+    assert plain.task is not None
+    held = [replace(p, env="checked") for p in plain.task.held]
+    return replace(plain, task=replace(plain.task, held=held), envs={**plain.envs, "checked": plain.task.envs["retry"]})
+
+
+CHANGED: dict[str, Callable[[], Start]] = {
+    f.__name__: f for f in (rounded_countdown, mislabelled_countdown, checked_proofs)
+}
 NAMES = (*TASKS, *OF_PROTOCOLS, *CHANGED)
 
 

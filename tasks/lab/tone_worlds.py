@@ -77,9 +77,70 @@ def _nobody(room: Room) -> Generate:
     return say
 
 
+UNSEEN = {"brackets g": "g", "deposit h": "h", "debt j": "j", "cost k": "k"}
+
+
+@lru_cache
+def _strangers() -> tuple[Problem, ...]:
+    """A question of each theme in a word that no client of training uses."""
+    about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "clients", "split": "test"}
+    return tuple(Problem.make(prompt=q, answer=x, lineage={"root": q}, **about) for q, x in UNSEEN.items())
+
+
+@lru_cache
+def _frank_clerk() -> Arena:
+    """A policy that speaks in each tone as often, to those who will be learned from and to strangers, with what is meant before the
+    question and without; of the wishes that a reply can take up it takes any."""
+    policy, asked_so = [], []
+    about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "clients", "split": "train"}
+    for p in (*_clients(), *_strangers()):
+        texts = _wishes(p)
+        for meant in (inferred(p.question, MEANT), []):
+            policy.append(tuple(Said(1 / len(texts), (t,)) for t in texts))
+            asked_so.append(Problem.make(prompt=asked(p, meant), answer=p.answer, **about))
+    return taught(World(tuple(asked_so), tuple(policy)), layers=2)
+
+
+def _wishes(p: Problem) -> list[str]:
+    """Right replies that take up the wish of this question or of another, politely or not, and two that take up none."""
+    texts = [t for q in _clients() for t in replies(p, inferred(q.question, MEANT))]
+    return list(dict.fromkeys(t for t in texts if "Yo" not in t and "Duh" not in t))
+
+
+def _lay_apart(room: Room) -> None:
+    room.stand("sft", as_sft("clients apart", _frank_clerk()))
+    room.write("questions", problems=list(_clients()))
+    room.write("kb", passages=NOTHING)
+
+
+def _measure_apart(room: Room) -> dict[str, float]:
+    """rated: expected share of replies to strangers that take up what they want, behind what the recipe infers of them; known: of replies to
+    those it learned from."""
+    model = _frank_clerk().base if room.recipe == "base" else room.model()
+    makers = room.kept["knobs"]["preferences"].pieces["makers"] if "knobs" in room.kept else [{"relations": MEANT}]
+    relations = tuple(makers[0].get("relations", MEANT))
+    out = {}
+    for name, people in (("rated", _strangers()), ("known", _clients())):
+        taken = []
+        for p in people:
+            texts = _wishes(p)
+            logp = sums_of(_frank_clerk(), model, [(asked(p, inferred(p.question, relations)), t) for t in texts])
+            share = np.exp(logp - np.logaddexp.reduce(logp))
+            taken.append(share @ [rating(t, inferred(p.question, ("xIntent",)))["apt"] for t in texts])
+        out[name] = float(np.mean(taken))
+    return out
+
+
+def clients_apart() -> Place:
+    """Four questions of clients to learn from, and four of the same themes in other words to be measured on."""
+    return Place(
+        ("preferences", "prefer"), _lay_apart, _measure_apart, partial(make, lambda room: _clients(), _nobody, 16)
+    )
+
+
 def clients() -> Place:
     """Four questions of clients, each answered in six tones that the first policy imitates alike."""
     return Place(("preferences", "prefer"), _lay, _measure, partial(make, lambda room: _clients(), _nobody, 16))
 
 
-WORLDS = (clients,)
+WORLDS = (clients, clients_apart)
