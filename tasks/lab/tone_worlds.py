@@ -89,22 +89,15 @@ def _strangers() -> tuple[Problem, ...]:
 
 @lru_cache
 def _frank_clerk() -> Arena:
-    """A policy that speaks in each tone as often, to those who will be learned from and to strangers, with what is meant before the
-    question and without; of the wishes that a reply can take up it takes any."""
-    policy, asked_so = [], []
+    """A policy that speaks in each tone as often, rightly seven times in ten, to clients and strangers."""
+    policy, behind = [], []
     about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "clients", "split": "train"}
     for p in (*_clients(), *_strangers()):
-        texts = _wishes(p)
-        for meant in (inferred(p.question, MEANT), []):
-            policy.append(tuple(Said(1 / len(texts), (t,)) for t in texts))
-            asked_so.append(Problem.make(prompt=asked(p, meant), answer=p.answer, **about))
-    return taught(World(tuple(asked_so), tuple(policy)), layers=2)
-
-
-def _wishes(p: Problem) -> list[str]:
-    """Right replies that take up the wish of this question or of another, politely or not, and two that take up none."""
-    texts = [t for q in _clients() for t in replies(p, inferred(q.question, MEANT))]
-    return list(dict.fromkeys(t for t in texts if "Yo" not in t and "Duh" not in t))
+        texts = _texts(p)
+        half = len(texts) // 2
+        policy.append(tuple(Said((0.7 if i < half else 0.3) / half, (t,)) for i, t in enumerate(texts)))
+        behind.append(Problem.make(prompt=asked(p, inferred(p.question, MEANT)), answer=p.answer, **about))
+    return taught(World(tuple(behind), tuple(policy)), layers=2)
 
 
 def _lay_apart(room: Room) -> None:
@@ -114,20 +107,19 @@ def _lay_apart(room: Room) -> None:
 
 
 def _measure_apart(room: Room) -> dict[str, float]:
-    """rated: expected share of replies to strangers that take up what they want, behind what the recipe infers of them; known: of replies to
-    those it learned from."""
+    """passes: probability that a reply to a stranger is right and has the best tone; known: that one to those who were learned from is."""
     model = _frank_clerk().base if room.recipe == "base" else room.model()
-    makers = room.kept["knobs"]["preferences"].pieces["makers"] if "knobs" in room.kept else [{"relations": MEANT}]
-    relations = tuple(makers[0].get("relations", MEANT))
     out = {}
-    for name, people in (("rated", _strangers()), ("known", _clients())):
-        taken = []
+    for name, people in (("passes", _strangers()), ("known", _clients())):
+        good = []
         for p in people:
-            texts = _wishes(p)
-            logp = sums_of(_frank_clerk(), model, [(asked(p, inferred(p.question, relations)), t) for t in texts])
+            meant = inferred(p.question, MEANT)
+            texts = _texts(p)
+            logp = sums_of(_frank_clerk(), model, [(asked(p, meant), t) for t in texts])
             share = np.exp(logp - np.logaddexp.reduce(logp))
-            taken.append(share @ [rating(t, inferred(p.question, ("xIntent",)))["apt"] for t in texts])
-        out[name] = float(np.mean(taken))
+            fine = [min(rating(t, meant).values()) == 1 and f"<answer>{p.answer}<" in t for t in texts]
+            good.append(float(share[fine].sum()))
+        out[name] = float(np.mean(good))
     return out
 
 
