@@ -6,7 +6,8 @@ time, what the person does and how long ago it last spoke, and the `top_k` earli
 with their ratings: first those made during the same event, then those nearest in hours, the later ones first. What the person likes and
 when they want quiet is not told. A turn is <say>kind</say> or <silent/>; then the person rates content, timing and frequency from 1 to 5, and the
 score is (rating - 1) / 4. `rate` "content" rates what was said alone, whenever it was (silence as 1), for comparison. A turn that is
-neither has score 0. Parts: `rating`, `content`, `timing`, `frequency`, `spoke`, `interrupted` (spoke where quiet was wanted), each as it truly is.
+neither has score 0; with `held` there is none, for a turn is held to what may be said at that moment, so that candidates that are drawn for
+it choose among the same actions. Parts: `rating`, `content`, `timing`, `frequency`, `spoke`, `interrupted` (spoke where quiet was wanted), each as it truly is.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _SAY = re.compile(r"<say>\s*(\w+)\s*</say>|<silent\s*/>")
 class Home:
     top_k: int
     rate: Literal["all", "content"]
+    held: bool
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
@@ -44,7 +46,8 @@ class Home:
             f"{m.name} is at home. It is {m.hour}, {m.name} is {m.event}, and you last spoke {m.since} steps ago. You may suggest "
             f"{', '.join(m.likes)} or stay silent. You remember: {kept}."
         )
-        return {"moment": m, "calls": 0}, [
+        choices = {"choices": ("<silent/>", *(f"<say>{kind}</say>" for kind in m.likes))} if self.held else {}
+        return {"moment": m, "calls": 0, **choices}, [
             *system(self.instructions),
             *problem.prompt[:-1],
             Message(role="user", content=prompt),
@@ -68,10 +71,12 @@ def retrieved(m: Moment, top_k: int) -> list[tuple[int, str, str, int]]:
     return [m.log[i] for i in order[:top_k]]
 
 
-def home(*, top_k: int = 5, rate: Literal["all", "content"] = "all", instructions: str = "") -> Home:
-    """`top_k` memories are shown; the rest is in the head of this file."""
+def home(
+    *, top_k: int = 5, rate: Literal["all", "content"] = "all", held: bool = False, instructions: str = ""
+) -> Home:
+    """`top_k` memories are shown; held: a turn is one of the actions that there are at the moment; the rest is in the head of this file."""
     if top_k < 0:
         raise ValueError(f"home: top_k is {top_k}: show 0 or more memories")
     if rate not in ("all", "content"):
         raise ValueError(f"home: rate is {rate!r}: name all or content")
-    return Home(top_k, rate, instructions)
+    return Home(top_k, rate, held, instructions)

@@ -92,3 +92,10 @@ def test_what_means_nothing_is_refused():
         home().start(
             Problem.make(prompt="Hello", answer="x", verifier="exact", env="home", family="x", split="train"), {}
         )
+
+
+def test_held_turns_choose_among_the_same_actions_and_free_ones_among_none():
+    state, _ = home(held=True).start(problem(MORNING), {})
+    assert state["choices"] == ("<silent/>", "<say>music</say>", "<say>news</say>")
+    assert all(home().step(dict(state), turn)[2].parts["malformed"] == 0.0 for turn in state["choices"])
+    assert "choices" not in home().start(problem(MORNING), {})[0]
