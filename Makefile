@@ -95,8 +95,9 @@ media: $(STAMP) ## draw docs/images/media.png anew: what methods on pictures, cl
 losses: $(STAMP) ## write the tables of docs/losses.md anew from the losses' own files
 	$(BIN)/python -m docs.generators.losses
 
-methods: $(STAMP) ## write docs/METHODS.md, the page of all recipes, anew
+methods: $(STAMP) ## write docs/METHODS.md, the page of all recipes, and docs/examples/systems.md anew
 	$(BIN)/python -m docs.generators.methods
+	$(BIN)/python -m docs.generators.systems
 
 leaderboard: $(STAMP) ## recipes side by side on small tasks, for M=60 minutes; stopped and started again it goes on
 	$(BIN)/python -m benchmarks.leaderboard --minutes $(or $(M),60)

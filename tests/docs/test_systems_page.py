@@ -1,0 +1,35 @@
+"""docs/examples/systems.md is what the recipes and their evidence say, and its commands name what there is."""
+
+import re
+
+from docs.generators import systems as page
+from tasks.planning.environments import environments
+from tasks.planning.pieces import locate
+from tasks.planning.resolve import yaml_files
+
+
+def test_the_page_is_current():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "make methods"
+
+
+def test_every_system_is_a_recipe_that_says_what_it_gained_and_leaves_out():
+    names = [name for rows in page.SHOWN.values() for name in rows]
+    assert len(set(names)) == len(names) and set(names) <= yaml_files("recipes").keys()
+    for name in names:
+        assert page.gained(name), f"{name}: none of its protocols has run"
+
+
+def test_what_was_said_before_stays_on_the_page():
+    said = page.gained("creative-slm-raif")
+    assert (
+        said.startswith("*unseen*, substantive: Under GRPO") and "; before, **holds**: Pairs that two critics" in said
+    )
+
+
+def test_its_commands_name_families_and_environments_that_there_are():
+    known = {e.name for e in environments()}
+    for look in (look for rows in page.SHOWN.values() for look in rows.values() if look):
+        if env := re.fullmatch(r"env show (\w+)", look):
+            assert env[1] in known
+        else:
+            assert locate("family", look.removeprefix("families ")).exists()
