@@ -15,6 +15,8 @@ Compared. Every decoder answers within a budget of 8 times a prompt and its long
 `tournament` and `rosa` also within 1, 2 and 4 times, for the plot). A decoder that does not fill the budget is
 not charged for the rest: greedy, majority of k and best of n are run again with what it did spend, on average, as their
 budget (or what one answer needs, where it spent less). Forward tokens of all models count, the training of what a decoder fits does not.
+A second look, declared as such: `dynamic_control` (steps of 5, groups of 4, its one dimension which of a pair is preferred) has been added, and all
+was run again; nothing else is changed.
 Not applicable: `witness` (no question states a predicate), `cognition_of_thought` (no principle is at stake).
 
 A first size of this protocol was stopped after two of twenty cells, for their CPU time; no score had been printed or kept.
@@ -68,6 +70,7 @@ DECODERS: tuple[dict[str, Any], ...] = (
     {"piece": "rlot", "piece_tokens": 2, "episodes": 100},
     {"piece": "fr_ponder", "steps": 5, "group": 4},
     {"piece": "steer"},
+    {"piece": "dynamic_control", "steps": 5, "group": 4},
     {"piece": "brt_align"},
     {"piece": "model_surgery"},
     {"piece": "speculate"},
