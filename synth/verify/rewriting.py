@@ -27,10 +27,16 @@ _BETWEEN = re.compile("=|->|→")
 _WORD = re.compile(r"[a-z]+|\?")
 
 
+def words(text: str) -> list[str] | None:
+    """The words of a proof under way, the last of which may be empty; None where there are others than words."""
+    *done, last = _BETWEEN.split("".join(text.split())) if len(text) <= MAX_CHARS else ["?!"]
+    return [*done, last] if all(_WORD.fullmatch(w) for w in (*done, last or "a")) else None
+
+
 def chain(text: str) -> list[str] | None:
     """The words of a proof; None where it is none."""
-    words = _BETWEEN.split("".join(text.split())) if len(text) <= MAX_CHARS else []
-    return words if len(words) > 1 and all(_WORD.fullmatch(w) for w in words) else None
+    said = words(text)
+    return said if said and len(said) > 1 and said[-1] else None
 
 
 def follow(word: str, equations: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -43,16 +49,16 @@ def follow(word: str, equations: Sequence[Sequence[str]]) -> Iterator[str]:
                 at = word.find(old, at + 1)
 
 
-def fault(words: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+def fault(said: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
     """What is wrong with a chain, "" for a proof."""
-    if GAP in words:
+    if GAP in said:
         return "A gap is left open."
-    if words[0] != first:
-        return f"It begins with {words[0]}, not {first}."
-    for k, (a, b) in enumerate(zip(words, words[1:], strict=False), 1):
+    if said[0] != first:
+        return f"It begins with {said[0]}, not {first}."
+    for k, (a, b) in enumerate(zip(said, said[1:], strict=False), 1):
         if b not in follow(a, equations):
             return f"Step {k}: {a} is not {b}."
-    return "" if words[-1] == last else f"It ends with {words[-1]}, not {last}."
+    return "" if said[-1] == last else f"It ends with {said[-1]}, not {last}."
 
 
 def rewriting(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> Score:
@@ -60,12 +66,12 @@ def rewriting(problem: Problem, answer: str, *, equations: Sequence[Sequence[str
     gold = chain(problem.answer)
     if gold is None or fault(gold, equations, first, last):
         return Unscorable(reason=f"bad_reference: {problem.answer!r} proves nothing")
-    if (words := chain(answer)) is None:
+    if (said := chain(answer)) is None:
         return UNPARSABLE
-    return WRONG if fault(words, equations, first, last) else RIGHT
+    return WRONG if fault(said, equations, first, last) else RIGHT
 
 
 def explain(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> str:
     """What the checker says of an answer that is no proof."""
-    words = chain(answer)
-    return "This is no chain of words." if words is None else fault(words, equations, first, last)
+    said = chain(answer)
+    return "This is no chain of words." if said is None else fault(said, equations, first, last)

@@ -21,9 +21,11 @@ import numpy as np
 from torch import nn
 
 from synth.types import Sampling, seed_for
+from synth.verify.rewriting import fault, words
 from tasks.lab.worlds import Place, Room
 from tasks.planning.pieces import bind, bind_all
 from training.decode import Ask, Engine, Example
+from training.decode.best_first import stated
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
 from training.model.model import new_model
@@ -62,6 +64,8 @@ class Tongue:
     words   whether a text is read as ids, word by word
     rated   answer -> what raters say of it, by dimension; None: nobody rates
     steps   in which the model is taught
+    spelt   letters of an answer -> its text
+    budget  forward tokens of an answer, of all models; 0: no bound
     """
 
     answer: Callable[[Rng, np.ndarray], np.ndarray]
@@ -76,6 +80,8 @@ class Tongue:
     words: bool = False
     rated: Callable[[np.ndarray], dict[str, float]] | None = None
     steps: int = TAUGHT
+    spelt: Callable[[str], str] = str
+    budget: int = 0
 
 
 def _prompt(rng: Rng) -> np.ndarray:
@@ -126,8 +132,8 @@ def engine_of(tongue: Tongue, model: nn.Module, taste: np.ndarray, seed: int) ->
 
     return Engine(
         sampler=TorchSampler(model, END),
-        text=lambda ids: tongue.asked(ids) if tongue.asked and len(ids) == PROMPT else _letters(ids),
-        said=lambda ids: tongue.said(_letters(ids)),
+        text=lambda ids: tongue.asked(ids) if tongue.asked and len(ids) == PROMPT else tongue.spelt(_letters(ids)),
+        said=lambda ids: tongue.said(tongue.spelt(_letters(ids))),
         sampling=Sampling(max_tokens=tongue.tokens),
         rewards=rewards if tongue.reward else None,
         ids=(lambda text: np.array([_WORDS.index(w) for w in text.split()], dtype=np.int64)) if tongue.words else None,
@@ -157,6 +163,7 @@ def measure(tongue: Tongue, room: Room) -> dict[str, float]:
             prompt=_prompt(rng),
             seed=seed_for(room.seed, "ask", i),
             max_tokens=tongue.tokens,
+            forward_tokens=tongue.budget,
         )
         for i in range(QUESTIONS)
     ]
@@ -370,6 +377,49 @@ def witnessed() -> Place:
     return _place(_WITNESSED)
 
 
+_STEP = 17  # the word r, which is written =
+
+
+def _rewrites() -> Tongue:
+    def asked(prompt: np.ndarray) -> str:
+        letters = sorted({_WORDS[i] for i in prompt})
+        swaps = [f"{a}{b} = {b}{a}" for i, a in enumerate(letters) for b in letters[i + 1 :]] or [f"{letters[0]} = zz"]
+        first = [_WORDS[i] for i in prompt]
+        return f"{'; '.join(swaps)}. {''.join(first)} = {''.join(sorted(first))}"
+
+    def proof(rng: Rng, prompt: np.ndarray) -> np.ndarray:
+        word, out = prompt.tolist(), prompt.tolist()
+        while swaps := [i for i in range(PROMPT - 1) if word[i] > word[i + 1]]:
+            i = int(rng.choice(swaps))
+            word[i], word[i + 1] = word[i + 1], word[i]
+            if rng.random() < 0.4:
+                word[rng.integers(PROMPT)] = int(rng.integers(3, 16))
+            out += [_STEP, *word]
+        return _ended(out)
+
+    def proved(answer: np.ndarray, prompt: np.ndarray, taste: np.ndarray) -> float:
+        goal, said = stated(asked(prompt)), words(spelt(_letters(answer)))
+        return float(goal is not None and said is not None and not fault(said, goal.rules, goal.first, goal.last))
+
+    spelt = lambda text: text.replace("r", "=")  # noqa: E731
+    return Tongue(
+        answer=proof,
+        pair=lambda rng, prompt, taste: (proof(rng, prompt), proof(rng, prompt)),
+        wanted=proved,
+        tokens=24,
+        asked=asked,
+        spelt=spelt,
+        budget=500,
+        steps=1200,
+    )
+
+
+def rewrites() -> Place:
+    """Words of three letters to be put in order by swaps of neighbours, each of which is an equation; four steps in ten of what
+    the model has learned change a letter, and prove nothing. Wanted: a proof. 500 forward tokens an answer."""
+    return _place(_REWRITES)
+
+
 _SLOTS = range(17, 21)  # the words r, s, t, u
 
 
@@ -524,7 +574,7 @@ def wishes() -> Place:
 _PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
-_HOPS, _CRAFTS, _WISHES = _hops(), _crafts(), _wishes()
+_HOPS, _CRAFTS, _WISHES, _REWRITES = _hops(), _crafts(), _wishes(), _rewrites()
 WORLDS = (
     planted,
     tastes,
@@ -539,4 +589,5 @@ WORLDS = (
     linked_questions,
     crafts,
     wishes,
+    rewrites,
 )
