@@ -2,6 +2,7 @@
 what is saved says what was trained."""
 
 import json
+from importlib.util import find_spec
 
 import low_rank
 import pytest
@@ -23,7 +24,8 @@ from training.model.size import NF4
 from training.rollout.mismatch import Compared
 from training.rollout.torch_sampler import TorchSampler
 
-bitsandbytes = pytest.importorskip("bitsandbytes.nn", reason="pip install 'espalier[qlora]'")
+if find_spec("bitsandbytes") is None:
+    pytest.skip("pip install 'espalier[qlora]'", allow_module_level=True)
 LORA = {"rank": 3, "alpha": 6, "base": "nf4"}
 # quantiles of a normal distribution, 0 among them, from -1 to 1 (Dettmers et al. 2023, appendix E)
 TABLE_OF_16 = [
@@ -97,12 +99,14 @@ def test_a_weight_becomes_the_nearest_of_sixteen_times_the_largest_of_its_block(
 
 @pytest.mark.parametrize("inputs", [64, 60])
 def test_a_layer_is_the_product_with_its_unpacked_weight_and_bitsandbytes_own(inputs):
+    import bitsandbytes.nn as theirs_nn  # here, not above: every worker collects this file, and the package takes seconds
+
     layer = linear(inputs)
     ours, theirs = (
         QuantisedLinear(layer),
-        bitsandbytes.Linear4bit(inputs, 48, quant_type="nf4", compress_statistics=False),
+        theirs_nn.Linear4bit(inputs, 48, quant_type="nf4", compress_statistics=False),
     )
-    theirs.weight = bitsandbytes.Params4bit(
+    theirs.weight = theirs_nn.Params4bit(
         layer.weight.detach().clone(), requires_grad=False, quant_type="nf4", compress_statistics=False
     )
     theirs.bias = nn.Parameter(layer.bias.detach().clone())

@@ -1,5 +1,6 @@
 """A conversation begins with the same ids wherever it is read: where it is played, and in demonstrations and pairs."""
 
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,10 +24,24 @@ from training.model.render import Renderer
 from training.rollout.opening import Opening
 from training.rollout.play import Player
 
-RENDERERS = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]  # fifteen families
-# Environments that show pictures, and the tokenizer of a model that can read them.
-SEEING = train_tokenizer(["In which column and row is the red square? <answer>2 1</answer>"], vocab_size=400)
-SEEING.picture_tokens = 4
+
+@cache
+def renderers():
+    """Those of every second family of models that is not refused. Built when a test first asks for them: every worker
+    collects every file, and the tokenizers take seconds."""
+    found = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]
+    assert len(found) >= 15
+    return found
+
+
+@cache
+def seeing():
+    """The renderer of a model that can read pictures, for environments that show them."""
+    tokenizer = train_tokenizer(["In which column and row is the red square? <answer>2 1</answer>"], vocab_size=400)
+    tokenizer.picture_tokens = 4
+    return Renderer(tokenizer)
+
+
 TOOLS = {
     "search": SimpleNamespace(index=SimpleNamespace()),
     "python": Tool(name="python", description="runs a program", run=str, parameters={"type": "object"}),
@@ -132,7 +147,7 @@ def test_training_data_begin_as_episodes_do(name, by):
     )
     assert not begins.as_written
     shows = constant(files("env")[name], "TOOLS", "") == "draw"
-    for renderer in [Renderer(SEEING)] if shows else RENDERERS:
+    for renderer in [seeing()] if shows else renderers():
         with pytest.raises(Heard) as heard:
             Player(sampler=Listening(), renderer=renderer, envs={name: env}, tools=tools, max_tokens=10**6).play(
                 [problem], 1
