@@ -127,10 +127,11 @@ def _evidence(name: str) -> str:
         against = row["case"].partition(", against ")[2]
         claim = f"{row['metric'].removesuffix(', difference')} {row['better']} than {against}"
         return f"{'**holds**' if held else '*unseen*'}, {BY_BENCHMARK[name]}: {claim}, {seen} (`{row['command']}`)"
+    shown = [f"[{claim}](../{test.partition('::')[0]})" for claim, test in (recipe.get("shown") or {}).items()]
+    tests = [f"conformance, in tests: {'; '.join(shown)}"] if shown else []
     if evidence is None:
-        shown = [f"[{claim}](../{test.partition('::')[0]})" for claim, test in (recipe.get("shown") or {}).items()]
-        return "not run" if recipe.get("behaviour") else f"conformance, in tests: {'; '.join(shown)}" if shown else ""
-    return _said(name, evidence, "behaviour")
+        return "; ".join([*(["not run"] if recipe.get("behaviour") else []), *tests])
+    return "; ".join([_said(name, evidence, "behaviour"), *tests])
 
 
 def _on_task(name: str) -> str:
