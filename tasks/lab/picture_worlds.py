@@ -156,11 +156,15 @@ def kept(name: str, trained: Callable[[], tuple[nn.Module, Any]]) -> tuple[nn.Mo
     return load_model(folder)
 
 
+def shared_name() -> str:
+    """The name under which the project keeps the shared policy: another one where what it learned from is another."""
+    return f"seeing-{digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS)[:12]}"
+
+
 @lru_cache
 def seeing() -> tuple[nn.Module, Any]:
     """The shared policy and its tokenizer."""
-    known = digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS)[:12]
-    return kept(f"seeing-{known}", lambda: trained(Lessons()))
+    return kept(shared_name(), lambda: trained(Lessons()))
 
 
 def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
