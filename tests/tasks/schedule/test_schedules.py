@@ -203,9 +203,14 @@ def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     assert {n for n, s in states.items() if s == "Completed"} == {"plan", "rl", "evaluate", "report"}
     assert {s for n, s in states.items() if n not in ("plan", "rl", "evaluate", "report")} == {"Cached"}
     # The steps of `rl` are tasks of its own flow run, which is shown below the task `rl` of the pipeline.
-    (rl,) = (r for r in served.runs("rl") if r["parent_task_run_id"] == served.tasks(run["id"])["rl"]["id"])
-    served.until(lambda: "Completed" in served.states(rl["id"]).values())
-    assert [n.rpartition("-")[0] for n in served.states(rl["id"])] == ["steps"]
+    # On a busy machine Prefect's client may send the request for that flow run twice: the second record has no task.
+    task = served.tasks(run["id"])["rl"]["id"]
+
+    def below():
+        return [served.states(r["id"]) for r in served.runs("rl") if r["parent_task_run_id"] == task]
+
+    served.until(lambda: any("Completed" in states.values() for states in below()))
+    assert [n.rpartition("-")[0] for states in below() for n in states] == ["steps"]
     assert "rl: at work" in served.said(run["id"]), "the stage's lines are in the run's log"
     assert f"run-{run['name']}" in toy.sh(served.root, "exp", "list", "--all"), "the run is kept as an experiment"
     assert toy.git(served.root, "rev-parse", "HEAD") == commit, "the branch stays where it was"
