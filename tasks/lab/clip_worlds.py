@@ -2,11 +2,12 @@
 policy of pixels that is sometimes right.
 
 Policies go on from the shared one of picture_worlds.py, which has learned what the cells of a picture show. For clips it learns
-first to tell one frame from another (`watching`): what a frame of a number shows, and in which frames a thing is and where. Then
+first to tell one frame from another (`watching`): what a frame of a number shows, in which frames a thing is and where, and what problems ask. Then
 each task continues it on demonstrations of yet other problems, some of them careless. All are trained once per project and kept.
-Frames of 32 pixels are sixteen tokens each. What is seen was measured as nats per token of the references of the test split, with
-the clip of the problem and with another's: `grounded` .553 and .874, `watched` .385 and .402 (hardly); before there was a shared
-policy `rated` was blind, and it has not been looked at since. Questions that differ in nothing but what is shown cannot be answered without looking.
+Frames of 32 pixels are sixteen tokens each. Questions that differ in nothing but what is shown cannot be answered without looking.
+
+What is seen, in nats per token of the references of the test split with the problem's own clip and with another's: `watched` .385 and
+.402, so it hardly looks; `grounded` .553 and .874 after lessons without the problem's own question. The others have not been measured.
 
     acting      a request is fulfilled action by action (`screen`)
     pointing    a cursor is moved to a widget of a screen (environment `point`)
