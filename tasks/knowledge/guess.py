@@ -49,8 +49,7 @@ def completed(source: str | Mapping[str, Any], path: Path) -> dict[str, Any]:
         return guess(path) | given
     if given["kind"] in ("csv_records", "csv_tables") and "delimiter" not in given:
         first = next(iter(sorted(path.glob("*.csv"))), None) if path.is_dir() else path
-        mark = delimiter(first) if first is not None and first.is_file() else ","
-        return given | ({"delimiter": mark} if mark != "," else {})
+        return given | (_marked(delimiter(first)) if first is not None and first.is_file() else {})
     return given
 
 
@@ -68,8 +67,7 @@ def guess(path: Path) -> dict[str, Any]:
             files = sorted(path.glob("*.csv"))
             heads = [{c.lower() for c in (_rows(f, delimiter(f)) or [{}])[0]} for f in files[:20]]
             triples = all(len(h) < 2 or {"subject", "relation", "object"} <= h for h in heads)
-            mark = delimiter(files[0]) if files else ","
-            marked = {"delimiter": mark} if mark != "," else {}
+            marked = _marked(delimiter(files[0])) if files else {}
             return {"kind": "csv_triples", **source} if triples else {"kind": "csv_tables", **source, **marked}
         if not suffixes & set(SUFFIXES):
             kinds = ", ".join(SUFFIXES)
@@ -97,7 +95,7 @@ def guess(path: Path) -> dict[str, Any]:
         some = _rows(path, mark)
         if mark == "," and {"subject", "relation", "object"} <= {c.lower() for c in (some[0] if some else {})}:
             return {"kind": "csv_triples", **source}
-        return _table("csv_records", source | ({"delimiter": mark} if mark != "," else {}), path, some)
+        return _table("csv_records", source | _marked(mark), path, some)
     if suffix == ".json" and (listed := _list(_json(path))):
         where, records = listed
         first = records[0] if records else None
@@ -108,6 +106,11 @@ def guess(path: Path) -> dict[str, Any]:
     raise UserError(
         f"nothing is known of files like {path}: the kinds of sources are {', '.join(READERS)} (docs/knowledge.md)"
     )
+
+
+def _marked(mark: str) -> dict[str, str]:
+    """The option of a reader of CSV for what stands between cells."""
+    return {"delimiter": mark} if mark != "," else {}
 
 
 def _table(kind: str, source: Mapping[str, Any], path: Path, records: Sequence[Any], where: str = "") -> dict[str, Any]:

@@ -19,7 +19,6 @@ What is seen, in nats per token of the references of the test split with the pro
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
@@ -37,9 +36,9 @@ from synth.types import Message, Problem, digest, seed_for
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
-from tasks.lab.picture_worlds import MATRIX_LR, SHOWN, TOOLS, kept, made, said, shared_name
+from tasks.lab.picture_worlds import MATRIX_LR, SHOWN, TOOLS, continued, kept, made, said, shared_name
 from tasks.lab.picture_worlds import seeing as shared
-from tasks.lab.starts import Size, Start, Talk, Task, taught
+from tasks.lab.starts import Size, Start, Talk, Task
 from training.env import Env
 from training.env.frames import frames
 from training.env.look import look
@@ -248,11 +247,9 @@ def _lessons(rng: Random, n: int) -> list[Talk]:
     return out
 
 
-def _continued(model: nn.Module, tokenizer: Any, talks: Sequence[Talk], size: Size, name: str) -> tuple[nn.Module, Any]:
-    model = copy.deepcopy(model)
+def _continued(begun: tuple[nn.Module, Any], talks: Sequence[Talk], size: Size, name: str) -> tuple[nn.Module, Any]:
     optim = Optim(kind="muon", lr=size.lr, matrix_lr=MATRIX_LR, warmup=10, steps=size.steps, weight_decay=0.0)
-    taught(model, Renderer(tokenizer), talks, optim, steps=size.steps, seed=seed_for(0, "clips", name, "order"))
-    return model, tokenizer
+    return continued(*begun, talks, optim, seed_for(0, "clips", name, "order"))
 
 
 @lru_cache
@@ -260,7 +257,7 @@ def watching() -> tuple[nn.Module, Any]:
     """The shared policy of clips and its tokenizer."""
     lessons = _lessons(Random(seed_for(0, "clips", "watching")), WATCHED.demonstrations)
     known = digest(shared_name(), asdict(WATCHED), [[m.content for m in t] for t in lessons[:50]])[:12]
-    return kept(f"watching-{known}", lambda: _continued(*shared(), lessons, WATCHED, "watching"))
+    return kept(f"watching-{known}", lambda: _continued(shared(), lessons, WATCHED, "watching"))
 
 
 @lru_cache
@@ -275,7 +272,7 @@ def seeing(name: str) -> Start:
         [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown],
     )[:12]
     begin = watching if name in CLIPS else shared
-    model, tokenizer = kept(f"{name}-{known}", lambda: _continued(*begin(), task.shown, size, name))
+    model, tokenizer = kept(f"{name}-{known}", lambda: _continued(begin(), task.shown, size, name))
     return Start(
         world=World(tuple(task.train), ()),
         base=model,

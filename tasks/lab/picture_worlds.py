@@ -156,6 +156,15 @@ def kept(name: str, trained: Callable[[], tuple[nn.Module, Any]]) -> tuple[nn.Mo
     return load_model(folder)
 
 
+def continued(
+    model: nn.Module, tokenizer: Any, talks: Sequence[Talk], optim: Optim, order: int
+) -> tuple[nn.Module, Any]:
+    """A copy of a policy that has gone on to learn from conversations, in the order of a seed, and its tokenizer."""
+    model = copy.deepcopy(model)
+    taught(model, Renderer(tokenizer), talks, optim, steps=optim.steps, seed=order)
+    return model, tokenizer
+
+
 def shared_name() -> str:
     """The name under which the project keeps the shared policy: another one where what it learned from is another."""
     return f"seeing-{digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS)[:12]}"
@@ -363,23 +372,13 @@ class Pictured(Start):
 def start(name: str) -> Pictured:
     """The task with this name and its policy: the shared one, continued; trained once per project and kept."""
     size = SIZES[name]
-    task, (base, tokenizer) = TASKS[name](size), seeing()
-    folder = (
-        project()
-        / ".espalier"
-        / "starts"
-        / f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}"
+    task = TASKS[name](size)
+    optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
+    order = seed_for(0, "starts", name, "order")
+    base, tokenizer = kept(
+        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
+        lambda: continued(*seeing(), task.shown, optim, order),
     )
-    if folder.exists():
-        base, tokenizer = load_model(folder)
-    else:
-        optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
-        base = copy.deepcopy(base)
-        taught(
-            base, Renderer(tokenizer), task.shown, optim, steps=size.steps, seed=seed_for(0, "starts", name, "order")
-        )
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        save_model(base, tokenizer, folder)
     return Pictured(
         world=World(tuple(task.train), ()),
         base=base,

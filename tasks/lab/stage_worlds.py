@@ -16,11 +16,11 @@ from torch import nn
 
 from synth.types import Demonstration, Message, PreferencePair, Problem, Split, seed_for
 from tasks.lab.label_worlds import NOTHING
-from tasks.lab.thought_worlds import _text, _tokenizer
+from tasks.lab.thought_worlds import _text, _tokenizer, newborn
 from tasks.lab.worlds import Place, Room, _folder, run_stage
 from training.learner.learner import score
 from training.learner.pack import Row, pack
-from training.model.model import load_model, new_model, save_model
+from training.model.model import load_model, save_model
 from training.model.render import Renderer
 
 LENGTHS, EACH, HELD = (3, 4, 5), 600, 30  # digits; problems of each length to learn from, and to be measured on
@@ -41,19 +41,8 @@ def _problems(split: Split) -> tuple[Problem, ...]:
 @lru_cache
 def _newborn() -> Path:
     """A folder with a model that knows nothing."""
-    tokenizer, folder = _tokenizer(), _folder() / "newborn"
-    model = new_model(
-        tokenizer,
-        hidden=64,
-        layers=2,
-        heads=4,
-        kv_heads=2,
-        intermediate=128,
-        max_length=64,
-        init_range=0.06,
-        seed=seed_for(0, "staged", "model"),
-    )
-    save_model(model, tokenizer, folder)
+    folder = _folder() / "newborn"
+    save_model(newborn("staged"), _tokenizer(), folder)
     return folder
 
 

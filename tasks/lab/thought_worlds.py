@@ -88,12 +88,10 @@ def taught(spec: dict[str, Any] | None, digits: int) -> Path:
     )
 
 
-@lru_cache
-def _taught(piece: str, knobs: str, digits: int) -> Path:
-    tokenizer = _tokenizer()
-    renderer = Renderer(tokenizer)
-    model: nn.Module = new_model(
-        tokenizer,
+def newborn(world: str) -> nn.Module:
+    """A model that knows nothing, of the size and the words of these worlds."""
+    return new_model(
+        _tokenizer(),
         hidden=64,
         layers=2,
         heads=4,
@@ -101,8 +99,15 @@ def _taught(piece: str, knobs: str, digits: int) -> Path:
         intermediate=128,
         max_length=64,
         init_range=0.06,
-        seed=seed_for(0, "thoughts", "model"),
+        seed=seed_for(0, world, "model"),
     )
+
+
+@lru_cache
+def _taught(piece: str, knobs: str, digits: int) -> Path:
+    tokenizer = _tokenizer()
+    renderer = Renderer(tokenizer)
+    model = newborn("thoughts")
     way: Generation | None = bind("generation", json.loads(knobs))() if piece else None
     kind: dict[str, Any] = {"kind": "muon", "lr": 4e-3} if piece else {"lr": 3e-3}
     rng, optim = np.random.default_rng(1), Optim(warmup=20, steps=STEPS[piece], **kind)

@@ -217,12 +217,14 @@ def _noted(entry: Entry, rows: Iterable[Any], said: set[str]) -> Iterator[Any]:
 def _some_held_out(result: ReadRows, said: set[str]) -> ReadRows:
     """With a question to evaluate on. Of ten questions one time in five the hash holds out none, and a run would train
     first and then find nothing to measure; so the one that comes first by its hash is held out."""
+    if any(r.split == "test" for r in result.rows):
+        return result
     files_of = {o.id: o.file for o in result.own}
     free = [r for r in result.rows if files_of[r.id] not in said]
     asks = {r.id: root_of(asked_by(r)) for r in free}
     learned = {asks[r.id] for r in free if r.split == "train"}
     pool = learned if len(learned) > 1 else set(asks.values()) - learned
-    if not pool or any(r.split == "test" for r in result.rows):
+    if not pool:
         return result
     first = min(pool, key=lambda asked: digest("own", asked))
     for r in free:
