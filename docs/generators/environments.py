@@ -19,6 +19,8 @@ SHOWN = {
     "retry": "A wrong answer may be repaired ([Leanabell](../../flows/recipes/library/leanabell-prover-v2.yaml) does so with what a checker "
     "says). Here the right way errs once; the wrong one never learns.",
     "team": "Rooms, a kitchen and cards, each with a partner who keeps to a rule ([LLM-Coordination](../../flows/recipes/library/llm-coordination.yaml)).",
+    "offers": "Coins that melt, shared by offers in turn with a partner who plays the equilibrium ([Recon](../../flows/recipes/library/recon-economist.yaml)). "
+    "The right way offers what the other would keep in the next round, and accepts; the wrong one offers nothing and refuses.",
     "overseen": "Calls that a second role judges ([RL Tango](../../flows/recipes/library/rl-tango.yaml)).",
     "reader": "A text read a few sentences at a time, with a memory ([ReMemR1](../../flows/recipes/library/rememr1.yaml)).",
     "wait": "An answer may be changed when the cue comes.",

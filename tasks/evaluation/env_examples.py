@@ -318,6 +318,26 @@ def _together(i: int) -> Problem:
     return drawn
 
 
+def _shared(i: int) -> Problem:
+    from synth.families.alternating_offers import alternating_offers
+
+    drawn = alternating_offers(0, "train", i, asks=["offer"], env="offers")
+    assert isinstance(drawn, Problem)
+    return drawn
+
+
+def _haggled(right: bool) -> Turn:
+    """The equilibrium, or as little as can be offered and as much as is offered refused."""
+
+    def turn(p: Problem, state: dict, heard: str, turn: int) -> str:
+        pie, t = state["pie"], state["round"]
+        if pie.offered_by_you(t):
+            return f"<offer>{pie.keeps(t + 1) if right else 0}</offer>"
+        return f"<reply>{'accept' if right else 'refuse'}</reply>"
+
+    return turn
+
+
 def _plan(i: int) -> Problem:
     from synth.families.tool_pipelines import tool_pipelines
 
@@ -395,6 +415,7 @@ KNOWN: dict[str, Known] = {
         ("assemble", _plan, _demonstrated, lambda p, state, heard, turn: state["plan"][:1] and "done" or "upper", {}),
         ("corridor", _errand, _demonstrated, _always("<move>stay</move>"), {}),
         ("team", _together, _demonstrated, _always("<act>nothing</act>"), {}),
+        ("offers", _shared, _haggled(True), _haggled(False), {}),
         ("curious", "twenty_questions", _telling, _other, {}),
         ("diagnose", "twenty_questions", _telling, _other, {}),
         ("expert", _SUMS, _after(_asked_back), _other, {}),

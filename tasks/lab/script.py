@@ -304,6 +304,14 @@ def _team(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     return f"<act>{rng.choice(acts)}</act>" if rng.random() < 0.95 else ""
 
 
+def _offers(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    """An offer near the right one where it is asked for, and either reply where one is."""
+    before = "<think>what comes later?</think>" if rng.random() < 0.3 else ""
+    if heard.rstrip().endswith("you offer."):
+        return f"{before}<offer>{max(0, int(p.answer) + int(rng.integers(-3, 4)))}</offer>"
+    return f"{before}<reply>{rng.choice(['accept', 'refuse'])}</reply>" if rng.random() < 0.95 else ""
+
+
 def _assemble(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     right = [*p.answer.split(), "done"]
     return right[turn] if turn < len(right) and rng.random() < 0.8 else str(rng.choice([*TOOLS, "done"]))
@@ -417,6 +425,7 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "reflect": _reflect,
     "corridor": _corridor,
     "team": _team,
+    "offers": _offers,
     "assemble": _assemble,
     "home": _home,
     "rank": _rank,

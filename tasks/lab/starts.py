@@ -10,7 +10,7 @@ sometimes right. It is trained once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Five more tasks are used by protocols only:
+Seven more tasks are used by protocols only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
@@ -18,6 +18,9 @@ Five more tasks are used by protocols only:
                            once
     checked_proofs         as proofs, learned in the environment of the recipe, and measured with a checker and two tries
                            whatever that was
+    haggling               questions about coins that two share and about tables of payoffs; measured is how well the shares are bargained
+                           for, against partners of two kinds, which nobody learned from
+    three_games            rooms, kitchens and cards with a partner of one of three kinds each; measured with a fourth
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
 """
@@ -35,24 +38,31 @@ import numpy as np
 from torch import nn
 
 from synth.demonstrations.renaming import known_names, renamed
+from synth.families.alternating_offers import alternating_offers
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.countdown import countdown as countdown_problem
 from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.matrix_games import matrix_games
 from synth.families.rewrite_proofs import rewrite_proofs
+from synth.families.teamwork import teamwork
 from synth.knowledge.kb import KB, passages
 from synth.knowledge.world import world as generated
 from synth.questions.entity_tree import EntityTrees, entity_tree
 from synth.questions.oracle import Oracle
 from synth.types import Demonstration, Message, Problem, Sampling, Score, Scored, Split, digest, seed_for
 from synth.verify import extract_answer
+from synth.verify import _offers as pies
+from synth.verify._team import GAMES, best
 from synth.verify.number import parse
 from tasks.knowledge.search_tool import Search
 from tasks.lab.arena import Arena, Rounding, World
 from tasks.core.paths import project
+from training.env.offers import offers
 from training.env.progress import progress
 from training.env.retry import retry
 from training.env.search import search
 from training.env.single import Single
+from training.env.team import team
 from training.rl.group_transform.hints import TEXT as HINT
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
@@ -115,6 +125,8 @@ SIZES = {
     "hops": Size(steps=680, demonstrations=6000, turn=24, length=192, whole=True, vocabulary=480),
     "requests": Size(steps=340, demonstrations=3000, turn=24, length=224, whole=True),
     "proofs": Size(steps=1000, demonstrations=8000, turn=40, length=192),
+    "haggling": Size(steps=1000, demonstrations=9000, turn=40, length=192),
+    "three_games": Size(steps=400, demonstrations=2400, turn=12, length=448),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
@@ -344,8 +356,130 @@ def requests(size: Size) -> Task:
     )
 
 
+def _reckoned(pie: pies.Pie, to: int, rng: Random | None) -> tuple[str, int]:
+    """What is there in each round, then what who offers keeps from the last round down to round `to`, which is also returned. With a generator four
+    in ten have a slip in one of these, from which the rest follows, and two in ten are not written down."""
+    if to > pie.rounds:
+        slip = 0
+    else:
+        slip = rng.randint(to, pie.rounds) if rng is not None and rng.random() < 0.4 else 0
+    kept = [0]
+    for t in range(pie.rounds, to - 1, -1):
+        off = rng.choice((-3, -2, -1, 1, 2, 3)) if rng is not None and t == slip else 0
+        kept.append(max(0, pie.left(t) - kept[-1] + off))
+    there = " ".join(str(pie.left(t)) for t in range(1, pie.rounds + 1))
+    written = f"<think>{there}; {' '.join(map(str, kept))}</think>"
+    return "" if rng is not None and rng.random() < 0.2 else written, kept[-1]
+
+
+def haggling(size: Size) -> Task:
+    """To learn from: what does who offers in some round keep, and what is best in a table of payoffs? Measured: the same coins are bargained for, in
+    the environment `offers`, with a partner who keeps to the equilibrium or offers half of it. Demonstrations are of all three; a slip in the
+    reckoning, four in ten, is followed to its end, as is a wrong reading of a table, and two in ten are said without reckoning."""
+    game = offers(partners=("exact", "low"))
+
+    def asked(p: Problem, rng: Random | None = None) -> Talk:
+        if p.family == "matrix_games":
+            said = p.lineage["solution"].partition(".")[0]
+            if rng is not None and rng.random() < 0.4:
+                sides = [x.split(" or ") for x in re.findall(r"(\w+ or \w+)[,.]", p.question)[:2]]
+                (other,) = (x for side in sides if p.answer in side for x in side if x != p.answer)
+                said = f"{said.partition(':')[0]}: {other}"
+            think = "" if rng is not None and rng.random() < 0.2 else f"<think>{said}</think>"
+            text = f"{think}<answer>{said.partition(': ')[2]}</answer>"
+        else:
+            pie, to = pies.read(p.question) or (pies.Pie(1, 0, 1, True), 1)
+            think, value = _reckoned(pie, to, rng)
+            text = f"{think}<answer>{value}</answer>"
+        return (*p.prompt, Message(role="assistant", content=text))
+
+    def played(p: Problem, rng: Random) -> Talk:
+        state, begun = game.start(p, {})
+        talk, over = list(begun), False
+        while not over:
+            pie, t = state["pie"], state["round"]
+            think, value = _reckoned(pie, t + 1, rng)
+            if pie.offered_by_you(t):
+                turn = f"<offer>{min(value, pie.left(t))}</offer>"
+            else:
+                takes = pies.PARTNERS[state["partner"]][1](pie, t) >= value
+                turn = f"<reply>{'accept' if takes else 'refuse'}</reply>"
+            talk.append(Message(role="assistant", content=think + turn))
+            heard, over, _ = game.step(state, talk[-1].content)
+            talk += heard
+        return tuple(talk)
+
+    def questions(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        pair = (
+            partial(alternating_offers, levels=(1,), asks=("keeps",)),
+            partial(matrix_games, levels=(1,), kinds=("response",)),
+        )
+        both = zip(*(_family(make, split, n // 2, seed=seed) for make in pair), strict=False)
+        drawn = [p for two in both for p in two]
+        return [replace(p, lineage={**p.lineage, "demonstration": [asked(p)[-1].content]}) for p in drawn]
+
+    def games(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        return _family(partial(alternating_offers, levels=(1,), asks=("offer",), env="offers"), split, n, seed=seed)
+
+    train, rng = questions("train", TRAIN), Random(seed_for(0, "starts", "haggling"))
+    posed, fields = (
+        questions("train", size.demonstrations // 6, seed=1),
+        games("train", size.demonstrations // 12, seed=1),
+    )
+    shown = [asked(p, rng) for _ in range(4) for p in posed] + [played(p, rng) for _ in range(4) for p in fields]
+    return Task(
+        train=train,
+        held=games("test", 2 * HELD),
+        envs={"single": Single(0.0, ""), "offers": game},
+        shown=shown,
+        solved=[asked(p) for p in train],
+    )
+
+
+def three_games(size: Size) -> Task:
+    """Half of the problems to learn from are with one partner in each game (family `fixed`), half with two others (`varied`); measured are a
+    fourth's. Nobody is told who the partner is. In demonstrations, with the first three, two acts in five are the best, the others any that is open."""
+    known = {"fixed": ("up", "first", "next"), "varied": ("down", "stays", "last", "waits", "top", "left")}
+    host = team(told=False)
+
+    def problems(split: Split, n: int, rules: Sequence[str], family: str, seed: int = 0) -> list[Problem]:
+        make = partial(teamwork, levels=(1,), rules=rules, env="team")
+        return [replace(p, family=family) for p in _family(make, split, n, seed=seed)]
+
+    def talk(p: Problem, rng: Random | None = None) -> Talk:
+        state, begun = host.start(p, {})
+        messages, over, t = list(begun), False, 0
+        while not over:
+            game = GAMES[state["game"]]
+            if rng is None:
+                turn = p.lineage["demonstration"][t]
+            else:
+                ways = best(game, state["now"], state["rule"]) if rng.random() < 0.4 else None
+                turn = f"<act>{ways[0] if ways else rng.choice(game.acts(state['now']))}</act>"
+            messages.append(Message(role="assistant", content=turn))
+            heard, over, _ = host.step(state, turn)
+            messages += heard
+            t += 1
+        return tuple(messages)
+
+    train = [p for name, rules in known.items() for p in problems("train", TRAIN // 2, rules, name)]
+    shown = [
+        p for name, rules in known.items() for p in problems("train", size.demonstrations // 2, rules, name, seed=1)
+    ]
+    rng = Random(seed_for(0, "starts", "three_games"))
+    return Task(
+        train=train,
+        held=problems("test", 2 * HELD, ("opposes", "cooks", "right"), "unmet"),
+        envs={"team": host},
+        shown=[talk(p, rng) for p in shown],
+        solved=[talk(p) for p in train],
+    )
+
+
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
-OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {"proofs": proofs, "uneven": uneven}  # not a task of the leaderboard
+OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {  # not tasks of the leaderboard
+    f.__name__: f for f in (proofs, uneven, haggling, three_games)
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from synth.families.errands import errands
 from synth.families.home_moments import home_moments
 from synth.families.matrix_games import matrix_games
 from synth.families.safety_requests import safety_requests
+from synth.families.alternating_offers import alternating_offers
 from synth.families.teamwork import teamwork
 
 
@@ -18,6 +19,7 @@ from synth.families.teamwork import teamwork
     [
         (matrix_games, {"kinds": ["response", "price"]}, "kinds .*'price'.*: name some of response, equilibrium"),
         (errands, {"rules": ["nearest", "fastest"]}, "rules .*'fastest'.*: name some of nearest"),
+        (alternating_offers, {"asks": ["all"]}, "asks .*: name some of offer, keeps"),
         (teamwork, {"rules": []}, "rules .*: name some of "),
         (home_moments, {"silence": 1.5}, "silence is 1.5: a share from 0 to 1"),
         (bias_probes, {"ambiguous": -0.5}, "ambiguous is -0.5: .* from 0 to 1"),

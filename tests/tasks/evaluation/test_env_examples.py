@@ -26,7 +26,8 @@ def test_three_examples_of_every_environment(name):
 
 # what the rules of their files pay at best for these problems, with the knobs as they are
 BEST = dict.fromkeys(
-    "ask calculator corridor game goods halves persuade program python search single sql team tools walk".split(), 1.0
+    "ask calculator corridor game goods halves offers persuade program python search single sql team tools walk".split(),
+    1.0,
 )
 
 

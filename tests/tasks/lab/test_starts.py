@@ -11,6 +11,7 @@ from synth.families.chained_requests import chained_requests
 from synth.families.countdown import countdown
 from synth.families.integer_arithmetic import integer_arithmetic
 from synth.types import Message, Problem, Scored
+from synth.verify._team import read as read_game
 from tasks.lab import starts
 from tasks.lab.behaviour import prepared
 from training.learner.loop import run
@@ -158,3 +159,34 @@ def test_a_policy_is_made_once_and_every_answer_drawn_is_counted(tmp_path, monke
             assert player.spent["tokens"] >= sum(m["tokens"] for m in rows) > 0
     finally:
         starts.start.cache_clear()
+
+
+def test_slips_are_followed_to_their_end_and_the_games_are_none_of_the_questions():
+    task = starts.haggling(replace(starts.SIZES["haggling"], demonstrations=600))
+    by_prompt = {
+        p.prompt: p for p in starts._family(partial(starts.alternating_offers, asks=("keeps",)), "train", 50, seed=1)
+    }
+    asked = [(by_prompt[t[:1]], t) for t in task.shown if t[:1] in by_prompt]
+    right = [replayed(task, replace(p, env="single"), t).value for p, t in asked]
+    assert len(asked) == 200 and abs(sum(right) / 200 - 0.6) < 0.1
+    assert {(p.env, p.family) for p in task.held} == {("offers", "alternating_offers")}
+    assert {p.env for p in task.train} == {"single"} and all("offered first" not in p.question for p in task.train)
+    pies = lambda problems: {p.lineage["root"] for p in problems if p.family == "alternating_offers"}
+    assert not pies(task.held) & pies(task.train)
+    # 12 coins, 3 lost, 3 rounds: 6, then 9 - 6, then 12 - 3
+    assert starts._reckoned(starts.pies.Pie(12, 3, 3, True), 1, None) == ("<think>12 9 6; 0 6 3 9</think>", 9)
+
+
+def test_half_of_the_games_are_with_the_same_partners_and_none_with_those_of_the_measure():
+    task = starts.three_games(replace(starts.SIZES["three_games"], demonstrations=60))
+    met: dict[str, set[str]] = {}
+    for p in (*task.train, *task.held):
+        met.setdefault(p.family, set()).add(read_game(p.question)[2])
+    assert met == {
+        "fixed": {"up", "first", "next"},
+        "varied": {"down", "stays", "last", "waits", "top", "left"},
+        "unmet": {"opposes", "cooks", "right"},
+    }
+    assert [sum(p.family == x for p in task.train) for x in ("fixed", "varied")] == [128, 128]
+    said = [m.content for t in task.shown for m in t]
+    assert not any("Your partner goes" in x or "Your partner takes" in x or "Asked" in x for x in said)

@@ -14,6 +14,7 @@ import torch
 from flows.cli import main
 from synth.external.parent import begin
 from synth.external.parent import problem as external_problem
+from synth.families.alternating_offers import alternating_offers
 from synth.families.bargains import bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.clip_questions import clip_questions
@@ -74,6 +75,7 @@ FAMILIES = {
     "game": nim_heaps,
     "corridor": errands,
     "home": home_moments,
+    "offers": lambda seed, split, index: alternating_offers(seed, split, index, asks=["offer"], env="offers"),
     "team": lambda seed, split, index: teamwork(seed, split, index, env="team"),
     "assemble": lambda seed, split, index: tool_pipelines(seed, split, index, env="assemble"),
     "look": scene_questions,
