@@ -126,7 +126,7 @@ SIZES = {
     "requests": Size(steps=340, demonstrations=3000, turn=24, length=224, whole=True),
     "proofs": Size(steps=1000, demonstrations=8000, turn=40, length=192),
     "haggling": Size(steps=1000, demonstrations=9000, turn=40, length=192),
-    "three_games": Size(steps=400, demonstrations=2400, turn=12, length=448),
+    "three_games": Size(steps=400, demonstrations=1800, turn=12, length=448),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
@@ -438,13 +438,21 @@ def haggling(size: Size) -> Task:
 
 def three_games(size: Size) -> Task:
     """Half of the problems to learn from are with one partner in each game (family `fixed`), half with two others (`varied`); measured are a
-    fourth's. Nobody is told who the partner is. In demonstrations, with the first three, two acts in five are the best, the others any that is open."""
-    known = {"fixed": ("up", "first", "next"), "varied": ("down", "stays", "last", "waits", "top", "left")}
+    fourth's. Nobody is told who the partner is. In demonstrations, with the first three, half of the acts are the best, the others any that is open."""
+    known = {
+        "fixed": (("up",), ("first",), ("next",)),
+        "varied": (("down", "stays"), ("last", "waits"), ("top", "left")),
+    }
+    unmet = (("opposes",), ("cooks",), ("right",))
+    levels = ((1, 2, 3), (1,), (1, 2))  # of rooms and cards there are few
     host = team(told=False)
 
-    def problems(split: Split, n: int, rules: Sequence[str], family: str, seed: int = 0) -> list[Problem]:
-        make = partial(teamwork, levels=(1,), rules=rules, env="team")
-        return [replace(p, family=family) for p in _family(make, split, n, seed=seed)]
+    def problems(split: Split, n: int, rules: Sequence[Sequence[str]], family: str, seed: int = 0) -> list[Problem]:
+        """About as many of each game; `rules` of each."""
+        counts = [n // 3 + (i < n % 3) for i in range(3)]
+        of = zip(rules, levels, counts, strict=True)
+        makes = [(partial(teamwork, levels=level, rules=names, env="team"), many) for names, level, many in of]
+        return [replace(p, family=family) for make, many in makes for p in _family(make, split, many, seed=seed)]
 
     def talk(p: Problem, rng: Random | None = None) -> Talk:
         state, begun = host.start(p, {})
@@ -454,7 +462,7 @@ def three_games(size: Size) -> Task:
             if rng is None:
                 turn = p.lineage["demonstration"][t]
             else:
-                ways = best(game, state["now"], state["rule"]) if rng.random() < 0.4 else None
+                ways = best(game, state["now"], state["rule"]) if rng.random() < 0.5 else None
                 turn = f"<act>{ways[0] if ways else rng.choice(game.acts(state['now']))}</act>"
             messages.append(Message(role="assistant", content=turn))
             heard, over, _ = host.step(state, turn)
@@ -469,7 +477,7 @@ def three_games(size: Size) -> Task:
     rng = Random(seed_for(0, "starts", "three_games"))
     return Task(
         train=train,
-        held=problems("test", 2 * HELD, ("opposes", "cooks", "right"), "unmet"),
+        held=problems("test", 2 * HELD, unmet, "unmet"),
         envs={"team": host},
         shown=[talk(p, rng) for p in shown],
         solved=[talk(p) for p in train],
