@@ -8,20 +8,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from docs.generators.methods import WORDS, evidence_of
+from synth.families.alternating_offers import alternating_offers
+from synth.families.teamwork import teamwork
+from synth.types import Problem, Scored
 from tasks.core.paths import CODE as ROOT
 from tasks.lab.behaviour import WHERE, kind_of, verdict
 from tasks.planning.code import name_of
 from tasks.planning.resolve import read_recipe, yaml_files
+from training.env.team import team
 
 PAGE = ROOT / "docs" / "examples" / "systems.md"
-SHOWN = {  # recipe -> where its own data or environment can be looked at
+SHOWN = {  # recipe -> where its own data and environments can be looked at
     "Data and judges": {
         "codeultrafeedback": "families python_functions",
         "creative-slm-raif": "families constrained_writing",
         "rldf-debate": "families bias_probes",
         "fin-ally": "families tax_brackets",
         "yi-lightning": "families safety_requests",
-        "recon-economist": "families matrix_games",
+        "recon-economist": "families matrix_games; env show offers",
         "multilingual-prm": "families integer_arithmetic",
         "tagpr": "families user_choices",
     },
@@ -85,12 +89,44 @@ def page() -> str:
         out += ["", f"## {title}", "", "| system | runs it | against its control |", "| --- | --- | --- |"]
         for name, look in rows.items():
             recipe = read_recipe(name)
-            commands = [f"`espalier run --recipe {name}`", *([f"`espalier {look}`"] if look else [])]
+            commands = [f"`espalier run --recipe {name}`", *(f"`espalier {x}`" for x in look.split("; ") if x)]
             cells = [f"[{name}](../../{name_of(known[name])}): {recipe['title']}", "<br>".join(commands), gained(name)]
             out.append("| " + " | ".join(x.replace("|", "\\|") for x in cells) + " |")
         out += ["", "What they leave out:", ""]
         out += [f"- **{name}**: {' '.join(read_recipe(name)['leaves_out'].split())}" for name in rows]
+    out += [
+        "",
+        "## Three examples of Recon's bargaining",
+        "",
+        "A question of the family `alternating_offers`, its working and its answer.",
+    ]
+    for i in range(3):
+        p = alternating_offers(0, "train", i, levels=[2])
+        assert isinstance(p, Problem)
+        out += ["", f"> {p.question}", ">", f"> {p.lineage['solution'].partition(' <')[0]} Answer: {p.answer}"]
+    out += [
+        "",
+        "## Three examples of LLM-Coordination's games",
+        "",
+        "Each with the partner that its protocol keeps for the measure, played as well as can be. The rule is not told.",
+        "",
+    ]
+    out += ["```text", *(line for rule in ("opposes", "cooks", "right") for line in _game(rule)), "```"]
     return "\n".join(out) + "\n"
+
+
+def _game(rule: str) -> list[str]:
+    """A game of the family teamwork with this partner, turn by turn: the first of three turns or more."""
+    host, drawn = team(told=False), (teamwork(0, "test", i, rules=[rule], env="team") for i in range(40))
+    p = next(x for x in drawn if isinstance(x, Problem) and len(x.lineage["demonstration"]) >= 3)
+    state, shown = host.start(p, {})
+    out = [f"partner: {rule}", f"  told   {shown[-1].content}"]
+    for turn in p.lineage["demonstration"]:
+        said, _, score = host.step(state, turn)
+        out += [f"  model  {turn}", *(f"  told   {m.content}" for m in said)]
+        if isinstance(score, Scored):
+            out.append(f"  reward {score.value:.4g}")
+    return out
 
 
 if __name__ == "__main__":
