@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from synth.types import seed_for
 from tasks.core.errors import UserError
-from tasks.evaluation.measure import by_problem, difference, over, plain
+from tasks.evaluation.measure import by_problem, correct, difference, over, plain
+from training.metrics.mean import mean
 from training.model.model import load_model
 from training.model.render import Renderer
 from training.model.residual import input_sizes
@@ -109,6 +110,30 @@ def measured(
                     for family, part in mine.groupby("family")
                 },
             }
+    return plain(out)
+
+
+def compared(rows: Sequence[Mapping[str, Any]], merge: str, models: Sequence[str]) -> dict[str, Any]:
+    """Per task, and `all` of several: what each of the models and the merge is right in, and what the merge gained and lost.
+
+    rows  run, problem, sample, family (the task) and score of each answer
+
+    Returns {task: {"right": {run: {mean, low, high, n}}, "over": {model: {"difference", "gained", "lost"}}}}, the difference with
+    its interval, p and p by Holm for the number of all differences of the tasks.
+    """
+    frame = pd.DataFrame(rows)
+    parts = {str(task): part for task, part in frame.groupby("family", sort=False)}
+    out: dict[str, Any] = {}
+    for task, part in (parts | ({"all": frame} if len(parts) > 1 else {})).items():
+        by_run = {str(run): pd.DataFrame(own) for run, own in part.groupby("run")}
+        out[task] = {
+            "right": {run: mean(by_problem(by_run[run]))["score"] for run in (*models, merge)},
+            "over": {
+                m: {"difference": difference(by_run[merge], by_run[m]), **changed(by_run[merge], by_run[m])}
+                for m in models
+            },
+        }
+    correct({f"{task}, {m}": out[task]["over"][m]["difference"] for task in parts for m in models})
     return plain(out)
 
 

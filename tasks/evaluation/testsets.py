@@ -17,7 +17,7 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -74,13 +74,28 @@ def load(stage: Stage, spec: Mapping[str, Any], i: int) -> TestSet:
         if "path" in spec
         else hub(source, spec.get("config"), str(spec.get("split", "test")))
     )
+    problems, quarantined = problems_of(rows, layout, name, source, {k: v for k, v in spec.items() if k in options})
+    chosen = sorted(problems, key=lambda p: digest("evaluate", stage.seed, p.id))[: spec.get("limit") or None]
+    if spec.get("check"):
+        chosen, wrong = _checked(chosen, name)
+        quarantined += wrong
+    if not chosen:
+        first = quarantined[0].evidence if quarantined else f"{source} has no rows"
+        raise UserError(f"{where}: no row of {source} is a problem of the layout {kind}; the first: {first}")
+    return TestSet(name, tuple(chosen), tuple(quarantined), int(spec.get("samples", 1)), source)
+
+
+def problems_of(
+    rows: Iterable[Any], layout: Callable[..., Problem], name: str, source: str, options: Mapping[str, Any]
+) -> tuple[list[Problem], list[Quarantined]]:
+    """The problems of rows, in their order, and those that cannot be one, with the reason."""
     problems: dict[str, Problem] = {}
     quarantined: list[Quarantined] = []
     for n, row in enumerate(rows):
         try:
             if not isinstance(row, Mapping):
                 raise ValueError(f"not_a_row: {row!r:.80} is no object")
-            problem = layout(row, n, name=name, **{k: v for k, v in spec.items() if k in options})
+            problem = layout(row, n, name=name, **options)
             if problem.id in problems:
                 raise ValueError(f"duplicate: the same as row {problems[problem.id].lineage['index']}")
             problems[problem.id] = problem
@@ -91,14 +106,7 @@ def load(stage: Stage, spec: Mapping[str, Any], i: int) -> TestSet:
                     id=f"{name}/{n}", stage="evaluate", reason=reason, evidence=f"{source}, row {n}: {evidence.strip()}"
                 )
             )
-    chosen = sorted(problems.values(), key=lambda p: digest("evaluate", stage.seed, p.id))[: spec.get("limit") or None]
-    if spec.get("check"):
-        chosen, wrong = _checked(chosen, name)
-        quarantined += wrong
-    if not chosen:
-        first = quarantined[0].evidence if quarantined else f"{source} has no rows"
-        raise UserError(f"{where}: no row of {source} is a problem of the layout {kind}; the first: {first}")
-    return TestSet(name, tuple(chosen), tuple(quarantined), int(spec.get("samples", 1)), source)
+    return list(problems.values()), quarantined
 
 
 def _checked(problems: list[Problem], name: str) -> tuple[list[Problem], list[Quarantined]]:

@@ -11,7 +11,7 @@ import torch
 
 from flows import cli
 from tasks.core.errors import UserError
-from tasks.evaluation.merging import changed, merged
+from tasks.evaluation.merging import changed, compared, merged
 from tasks.planning.pieces import bind, files, module
 from training.model.merge._deltas import deltas, depths, dropped, elected, trimmed
 from training.model.model import load_model, save_model
@@ -158,6 +158,57 @@ def test_the_command_writes_a_model_that_loads(folders, capsys):
     assert record["method"] == "ties" and record["knobs"] == {"density": 0.5}
 
 
+def taught(asked, said):
+    """A tiny model that has learned one answer."""
+    from synth.types import Message
+    from training.learner.learner import Learner, Optim, nll
+    from training.learner.rows import demonstration_row, weighted
+    from training.model.render import Renderer
+
+    model, renderer = tiny.build(seed=1), Renderer(tiny.tokenizer())
+    talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
+    learner = Learner(model, Optim(lr=1e-2, warmup=5, steps=60))
+    for _ in range(60):
+        learner.step(weighted([demonstration_row(renderer, talk, 0.0)], "cpu"), nll)
+    return model
+
+
+def test_the_command_says_what_a_merge_gained_and_lost(folders, capsys):
+    from synth.testsets.layouts import ASK
+
+    save_model(taught(f"2 + 3\n{ASK}", "<answer>5</answer>"), tiny.tokenizer(), folders / "models/sums")
+    rows = [{"question": "2 + 3", "answer": "5"}, {"question": "1 + 1", "answer": "2000"}]
+    (folders / "sums.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    call = ["merge", "average", "out", "models/sums", "--base", "models/base", "--max-tokens", "24"]
+    assert cli.main([*call, "--evaluate", "sums.jsonl"]) == 0
+    said = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert said[1][:5] == ["sums", "models/base", "0.0", "%", "of"] and said[1][-3:-1] == ["1", "0"]
+    assert said[2][1:3] == ["models/sums", "50.0"] and said[2][-3:-1] == ["0", "0"]  # the mean of one is that one
+    assert said[3][1:3] == ["out", "50.0"]
+    record = json.loads((folders / "out/merge.json").read_text())["measured"]
+    assert record["tests"] == ["sums.jsonl"] and record["tasks"]["sums"]["over"]["models/base"]["gained"] == 1
+
+
+def test_tasks_are_compared_by_hand():
+    scores = {"base": {"old": (1, 1, 1, 0), "new": (0, 0)}, "one": {"old": (0, 0, 1, 0), "new": (1, 1)}}
+    scores["merge"] = {"old": (1, 0, 1, 0), "new": (1, 0)}
+    rows = [
+        {"run": run, "problem": f"{task}{i}", "sample": 0, "family": task, "score": float(v)}
+        for run, of in scores.items()
+        for task, values in of.items()
+        for i, v in enumerate(values)
+    ]
+    out = compared(rows, "merge", ["base", "one"])
+    assert list(out) == ["old", "new", "all"] and list(out["old"]["right"]) == ["base", "one", "merge"]
+    assert out["old"]["right"]["merge"]["mean"] == 0.5
+    over = {(t, m): (o["gained"], o["lost"], o["difference"]["mean"]) for t in out for m, o in out[t]["over"].items()}
+    assert over["old", "base"] == (0, 1, -0.25) and over["old", "one"] == (1, 0, 0.25)
+    assert over["new", "base"] == (1, 0, 0.5) and over["new", "one"] == (0, 1, -0.5)
+    assert over["all", "base"] == (1, 1, 0.0) and over["all", "one"] == (1, 1, 0.0)
+    low, high = (out["old"]["over"]["base"]["difference"][k] for k in ("low", "high"))
+    assert low < -0.25 < high and "p_holm" in out["old"]["over"]["base"]["difference"]
+
+
 def test_activations_are_the_mean_size_of_what_enters():
     model, rows = tiny.build(), tiny.ids(5, 7)
     sizes = input_sizes(model, rows)
@@ -170,6 +221,13 @@ def test_activations_are_the_mean_size_of_what_enters():
     torch.testing.assert_close(sizes["model.layers.0.self_attn.q_proj.weight"], entered.abs().mean(0))
 
 
+ONE = ["out", "models/one", "--base", "models/base"]
+FILES = {
+    "good": {"question": "2 + 3", "answer": "5"},
+    "sub/good": {"question": "2 + 3", "answer": "5"},
+    "bad": {"colour": "red"},
+    "choices": {"question": "2 + 3", "choices": ["5", "6"], "answer": 0},
+}
 MISTAKES = [
     (
         ["ties", "out", "models/one", "models/large", "--base", "models/base"],
@@ -182,11 +240,20 @@ MISTAKES = [
     (["ties", "out", "models/one", "--base", "models/base", "--knob", "density=2"], "density is 2"),
     (["activation_informed", "out", "models/one", "--base", "models/base"], "name a file with --texts"),
     (["average", "out", "models/one", "--base", "models/base", "--texts", "nowhere"], "--texts nowhere does not exist"),
+    (["average", *ONE, "--evaluate", "nowhere.jsonl"], "nowhere.jsonl does not exist: name a file of questions"),
+    (["average", *ONE, "--evaluate", "good.jsonl:plane"], "there is no layout 'plane': did you mean 'plain'"),
+    (["average", *ONE, "--evaluate", "bad.jsonl"], "no row of bad.jsonl is a question of the layout plain"),
+    (["average", *ONE, "--evaluate", "choices.jsonl:choices"], "measured by its choices"),
+    (["average", *ONE, "--evaluate", "good.jsonl", "--evaluate", "sub/good.jsonl"], "two files are called good"),
+    (["average", *ONE, "--evaluate", "good.jsonl", "--samples", "0"], "answers and tokens are 1 or more"),
 ]
 
 
 @pytest.mark.parametrize(("call", "words"), MISTAKES)
 def test_mistakes_are_one_sentence(folders, capsys, call, words):
+    (folders / "sub").mkdir()
+    for name, row in FILES.items():
+        (folders / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     assert cli.main(["merge", *call]) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ") and said.count("\n") == 1 and words in said
