@@ -243,13 +243,19 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-def summary(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, list[dict[str, Any]]]:
+def summary(
+    rows: Sequence[dict[str, Any]],
+    seeds: Sequence[int],
+    tasks: Sequence[str] = TASKS,
+    at: int = AT,
+    command: str = "make bench-decoders",
+) -> dict[str, list[dict[str, Any]]]:
     """Results by the name of their file: `decoders` at the budget AT beside their peers, `decoders-budgets` at all
     budgets, `decoders-judge` what the reward model tells apart."""
     about = {
         "device": f"{platform.machine()}, one core",
         "versions": {"torch": torch.__version__},
-        "command": "make bench-decoders",
+        "command": command,
         "ratio_to_best_peer": None,
         "n": len(seeds),
         "peers": {},
@@ -262,17 +268,17 @@ def summary(rows: Sequence[dict[str, Any]], seeds: Sequence[int]) -> dict[str, l
         measured = {"case": case, "metric": metric, "value": mean, "low": low, "high": high, "unit": unit}
         out[file].append({**measured, "better": better, **about})
 
-    for task in TASKS:
+    for task in tasks:
         mine = [r for r in rows if r["task"] == task and not r["decoder"]]
         add("decoders-judge", task, "right draw above a wrong one", "%", "higher", mine, lambda r: r["auc"])
     for name in dict.fromkeys(r["decoder"] for r in rows if r["decoder"]):
-        for times in TIMES:
+        for times in sorted({*TIMES, at}):
             mine = [r for r in rows if r["decoder"] == name and r["times"] == times]
             for file, case in (("decoders-budgets", f"{name}, {times} times"), ("decoders", name)):
-                if mine and (file == "decoders-budgets" or times == AT):
+                if mine and (file == "decoders-budgets" or times == at):
                     add(file, case, "right answers", "%", "higher", mine, lambda r: r["right"])
                     add(file, case, "forward tokens", "", "lower", mine, lambda r: r["spent"])
-            for p in mine[0]["peers"] if mine and times == AT else ():
+            for p in mine[0]["peers"] if mine and times == at else ():
                 title = f"minus {p} at the same tokens"
                 add("decoders", name, title, "points", "higher", mine, lambda r, p=p: r["right"] - r["peers"][p])
     return out
