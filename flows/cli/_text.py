@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tasks.core.errors import UserError
 from tasks.core.text import dumps
 from tasks.core.text import harmless as plain
 
@@ -30,6 +31,25 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no count: give a whole number, 0 or more")
     return int(text)
+
+
+def named_values(option: str, texts: Iterable[str], example: str) -> dict[str, Any]:
+    """The values of an option that is given as NAME=VALUE, each in YAML. example: what the message of a mistake advises.
+
+    Raises UserError for a text that is not NAME=VALUE.
+    """
+    import yaml
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise UserError(f"{option} {text!r} is no NAME=VALUE: write {example}, say")
+        try:
+            values[name] = yaml.safe_load(value)
+        except yaml.YAMLError as e:
+            raise UserError(f"{option} {text!r} has a value that cannot be read: write {example}, say") from e
+    return values
 
 
 def dump(value: Any) -> None:

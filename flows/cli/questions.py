@@ -4,12 +4,16 @@ docs/questions.md"""
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from flows.cli._text import count
+from flows.cli._text import count, named_values
 
 from flows.cli import _endpoint
+
+if TYPE_CHECKING:
+    from tasks.planning.settings import Quotas
 
 
 def add(commands: Any) -> None:
@@ -56,6 +60,14 @@ def add(commands: Any) -> None:
         type=float,
         default=0.1,
         help="largest share of the most frequent answer among the answers of its kind (default 0.1)",
+    )
+    g.add_argument(
+        "--quota",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how much of one kind a set holds: root_attribute (default 1: one question about an attribute of a root; 0: any number), and the "
+        "shares relation, shape and answer (default 0.5; 1: no limit)",
     )
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=count, default=1, help="processes; the result does not depend on it")
@@ -114,16 +126,18 @@ def grow(args: argparse.Namespace) -> int:
         "max_guess": args.max_guess,
         "extra": phrases,
     }
-    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, **knobs)
+    quotas = _quotas(args.quota)
+    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, quotas=quotas, **knobs)
     if not accepted:
         raise UserError(
             f"no question passed the gates ({grow.tables.counts(quarantined)}): the knowledge base is too sparse, or says of no relation that it is "
             "complete: state so in its schema, or take it as it is with --closed-world"
         )
-    card = grow.counts(accepted, quarantined, wanted) | {
+    card = grow.counts(accepted, quarantined, wanted, knowledge.ranges_at(args.kb)) | {
         "gates": grow.GATES,
         "knobs": {k: v for k, v in knobs.items() if k != "extra"},
         "phrases": phrases,
+        "quotas": asdict(quotas),
         "world": "closed: every relation taken as complete"
         if args.closed_world
         else "clues only by relations that are complete",
@@ -133,16 +147,38 @@ def grow(args: argparse.Namespace) -> int:
     print(f"accepted {card['accepted']} of {card['produced']}; quarantined: {card['quarantined'] or 'none'}")
     for cell, values in card["difficulty"].items():
         print(f"  {cell}: " + ", ".join(f"{k} {v:g}" for k, v in values.items()))
+    for name, largest in card["diversity"].items():
+        if isinstance(largest, dict):
+            print(f"  largest shares by {name}: " + ", ".join(f"{key} {100 * x:.0f} %" for key, x in largest.items()))
     for cell, n in card["short"].items():
         print(f"  {cell}: {n} fewer than wanted")
+    if card["short"] and (left := card["quarantined"].get("over_quota")):
+        print(
+            f"  {left} more ask what was asked already (over_quota); --quota root_attribute=2 lets in a second of each"
+        )
     print(
         f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}"
     )
     return 0
 
 
+def _quotas(texts: list[str]) -> Quotas:
+    from tasks.core.errors import UserError, nearest
+    from tasks.planning.settings import Quotas
+
+    given = named_values("--quota", texts, "root_attribute=2")
+    names = [f.name for f in fields(Quotas)]
+    for name, value in given.items():
+        if name not in names:
+            raise UserError(f"--quota {name}: unknown quota ({nearest(name, names)})")
+        if isinstance(value, bool) or not isinstance(value, int if name == "root_attribute" else int | float):
+            raise UserError(f"--quota {name}={value}: give a {'number' if name == 'root_attribute' else 'share'}")
+    return Quotas(**given)
+
+
 def rewrite(args: argparse.Namespace) -> int:
     from tasks.core.errors import UserError
+    from tasks.knowledge import knowledge
     from tasks.problems import grow
     from tasks.storage import commit
 
@@ -160,7 +196,7 @@ def rewrite(args: argparse.Namespace) -> int:
         print(f"{reworded.requests} requests ({reworded.cached} answers are in the cache): {usage}{cost}")
         return 0
     accepted, quarantined = reworded
-    counted = grow.counts(accepted, quarantined, {})
+    counted = grow.counts(accepted, quarantined, {}, knowledge.ranges_at(args.kb))
     used = {
         "requests": endpoint.usage.requests,
         "cached": endpoint.usage.cached,

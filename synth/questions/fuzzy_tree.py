@@ -32,6 +32,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -46,10 +47,12 @@ from synth.questions.fuzzy.spans import narrowed
 from synth.questions.fuzzy.text import Realiser, Wording, misread
 from synth.questions.pattern import Clue, Node, Than, canonical, constants, deletions, relations_of, to_json
 from synth.questions.prove import Prover
+from synth.questions.quotas import Tally
 from synth.types import Problem, Quarantined, Split, digest, seed_for, split_of
 from synth.verify.exact import normalise
 
 STAGE, FAMILY = "questions", "fuzzy_tree"
+_GOLDEN = 0.618034  # its multiples lie far apart
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
@@ -104,7 +107,7 @@ class FuzzyTrees:
             t: [c for c in self.graph.columns.values() if c.relation.functional and c.relation.domain == t]
             for t in self.graph.types
         }
-        self._cells: dict[Split, list[tuple[str, int]]] = {}
+        self._cells: dict[tuple[Split, int], list[tuple[str, int]]] = {}
         self._split: dict[int, Split] = {}
         if not self._guess:
             raise ValueError(
@@ -157,26 +160,27 @@ class FuzzyTrees:
             self._split[entity] = split_of(self.graph.id(entity))
         return self._split[entity]
 
-    def roots(self, split: Split) -> list[tuple[str, int]]:
-        """(asked relation, root) in the order of a hash of the two, relations taking turns."""
-        if split not in self._cells:
-            queues = []
+    def roots(self, split: Split, deep: int = 2) -> list[tuple[str, int]]:
+        """(asked relation, root) in the order of a hash of the two; kinds of answers take turns, and within a kind its
+        relations. Each depth begins elsewhere among the roots of a relation, so that it seldom asks what another asked."""
+        if (split, deep) not in self._cells:
+            kinds: dict[str, list[list[tuple[str, int]]]] = {}
             for relation in sorted(self._guess):
                 subjects = np.flatnonzero(np.diff(self.graph.columns[relation].forward.start))
                 some = [int(x) for x in subjects if self.split(int(x)) == split]
-                queues.append(
-                    [(relation, x) for x in sorted(some, key=lambda x: digest(self.seed, relation, self.graph.id(x)))]
-                )
-            longest = max(map(len, queues), default=0)
-            self._cells[split] = [queue[i] for i in range(longest) for queue in queues if i < len(queue)]
-        return self._cells[split]
+                some.sort(key=lambda x: digest(self.seed, relation, self.graph.id(x)))
+                first = int(len(some) * (deep * _GOLDEN % 1))
+                queue = [(relation, x) for x in some[first:] + some[:first]]
+                kinds.setdefault(self.graph.columns[relation].relation.range, []).append(queue)
+            self._cells[split, deep] = in_turn([in_turn(queues) for queues in kinds.values()])
+        return self._cells[split, deep]
 
     # ---- making
 
     def __call__(self, split: Split, depth: int, index: int) -> Problem | Quarantined | None:
         """Question `index` of a cell, accepted or quarantined; None where the split has no roots. Each round through the
         roots grows anew."""
-        roots = self.roots(split)
+        roots = self.roots(split, depth)
         if not roots:
             return None
         relation, root = roots[index % len(roots)]
@@ -353,38 +357,70 @@ def fuzzy_tree(
     *,
     tries: int = 8,
     run: Callable[..., Iterable] = map,
+    tally: Tally | None = None,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Up to counts[split, depth] questions of every cell, and what was quarantined on the way: "duplicate" for the same
-    structure again, and "near_duplicate" for four fifths of the runs of three words of an accepted question.
+    structure again, "near_duplicate" for four fifths of the runs of three words of an accepted question, "over_quota" for
+    what the quotas of `tally` leave out (none: no quotas). Questions over a share wait, and fill a cell that the others do
+    not fill, in the order in which they were made; a cell ends at the latest when twice what it wants was good.
 
     `run` maps `make` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the
     result.
     """
+    tally = tally or Tally({})
     accepted: list[Problem] = []
     quarantined: list[Quarantined] = []
     structures: dict[str, Problem] = {}
     alike = Alike()
+
+    def refuse(where: str, reason: str, evidence: str) -> None:
+        quarantined.append(Quarantined(id=where, stage=STAGE, reason=reason, evidence=evidence))
+
+    def fits(item: Problem, where: str) -> bool:
+        """Whether the question is neither a copy nor asked too often; if not, it is quarantined."""
+        same = structures.get(item.lineage["structure"])
+        near = same or (accepted[i] if (i := alike.first(item.question)) is not None else None)
+        if near is not None:
+            reason = "near_duplicate" if same is None else "duplicate"
+            refuse(where, reason, f"{item.question} | as {near.id}: {near.question}")
+        elif again := tally.repeats(item):
+            refuse(where, "over_quota", f"{item.question} | {again}")
+        else:
+            return True
+        return False
+
+    def accept(item: Problem) -> None:
+        structures[item.lineage["structure"]] = item
+        alike.add(item.question)
+        tally.add(item)
+        accepted.append(item)
+
     for (split, deep), wanted in counts.items():
+        tally.begin()
         full, indexes = len(accepted) + wanted, range(tries * wanted)
+        waiting: list[tuple[str, Problem, str]] = []
         for index, item in enumerate(run(make, [split] * len(indexes), [deep] * len(indexes), indexes)):
-            if len(accepted) == full or item is None:
+            if len(accepted) == full or item is None or len(accepted) + len(waiting) == full + wanted:
                 break
+            where = f"tree/{split}/{deep}/{index}"
             if isinstance(item, Quarantined):
                 quarantined.append(item)
-                continue
-            same = structures.get(item.lineage["structure"])
-            near = same or (accepted[i] if (i := alike.first(item.question)) is not None else None)
-            if near is not None:
-                reason = "near_duplicate" if same is None else "duplicate"
-                evidence = f"{item.question} | as {near.id}: {near.question}"
-                quarantined.append(
-                    Quarantined(id=f"tree/{split}/{deep}/{index}", stage=STAGE, reason=reason, evidence=evidence)
-                )
-                continue
-            structures[item.lineage["structure"]] = item
-            alike.add(item.question)
-            accepted.append(item)
+            elif fits(item, where):
+                if over := tally.over(item, wanted):
+                    waiting.append((where, item, over))
+                else:
+                    accept(item)
+        for where, item, over in waiting:
+            if len(accepted) == full:
+                refuse(where, "over_quota", f"{item.question} | {over}")
+            elif fits(item, where):
+                accept(item)
     return accepted, quarantined
+
+
+def in_turn(queues: Sequence[Sequence[Any]]) -> list[Any]:
+    """The items of several queues, one of each in turn."""
+    return [queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)]
 
 
 def runs(text: str, n: int = 3) -> frozenset[tuple[str, ...]]:

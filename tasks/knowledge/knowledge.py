@@ -31,11 +31,20 @@ def read_kb(at: Callable[[str], Path]) -> KB:
 
 def kb_at(folder: Path) -> KB:
     """The same for a folder written by the stage `kb` or `espalier kb build`. Raises UserError if it is not one."""
+    return read_kb(_held(folder).joinpath)
+
+
+def ranges_at(folder: Path) -> dict[str, str]:
+    """Relation -> what its values are (number, year, date, string, or a type of entity), of such a folder."""
+    return {r.name: r.range for r in tables.read(_held(folder) / "relations.parquet", Relation)}
+
+
+def _held(folder: Path) -> Path:
     if not (folder / "facts.parquet").exists():
         raise UserError(
             f"{folder} holds no knowledge base: `espalier kb build SOURCE --out {folder}` makes one, or `dvc repro kb`"
         )
-    return read_kb(folder.joinpath)
+    return folder
 
 
 def search(stage: Stage, *, k: int = 3) -> Search:

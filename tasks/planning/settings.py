@@ -84,6 +84,25 @@ class EvaluationSampling(RolloutSampling):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Quotas:
+    """How much of one kind a cell (a split and a depth) of fuzzy-tree questions holds. A share is a wish: where the
+    knowledge base has nothing else to ask, questions over it fill the rest.
+
+    Args:
+        root_attribute: most questions about one attribute of one root, in all cells together; 0 means no limit
+        relation: largest share of the questions with a link by one relation; 1 means no limit, as in the next two
+        shape: largest share of the questions whose trees have one shape: the kinds of the clues, whatever relations
+        answer: largest share of the questions with answers of one kind: numbers, years, dates, strings, or one type of
+            entity
+    """
+
+    root_attribute: int = 1
+    relation: float = 0.5
+    shape: float = 0.5
+    answer: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
 class Critic:
     """A value model that also starts from the SFT model and is trained alongside the policy.
 

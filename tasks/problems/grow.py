@@ -8,6 +8,8 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,12 @@ from synth.knowledge.kb import Passage
 from synth.questions.fuzzy.model import ModelWording, rewrite
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.questions.publish import OURS, Publisher
+from synth.questions.quotas import Tally, diversity
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
+from tasks.planning.settings import Quotas
 from tasks.storage import tables
 from training.rollout.endpoint import Endpoint, Estimate
 
@@ -81,6 +85,7 @@ def grow(
     *,
     workers: int = 1,
     tries: int = 8,
+    quotas: Quotas = Quotas(),
     finished: Callable[[str, Callable[[], Any]], Any] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
@@ -89,13 +94,18 @@ def grow(
 
     `finished` stores items by key, if a single process makes them.
     """
+    try:
+        tally = Tally(knowledge.ranges_at(folder), **asdict(quotas))
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    made = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
     if workers > 1:
         with _runner(folder, knobs, workers) as run:
-            return fuzzy_tree(_make, wanted, tries=tries, run=run)
+            return made(_make, run=run)
     trees = maker(folder, **knobs)
     if finished is None:
-        return fuzzy_tree(trees, wanted, tries=tries)
-    return fuzzy_tree(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), wanted, tries=tries)
+        return made(trees)
+    return made(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)))
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:
@@ -110,9 +120,11 @@ def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split
     }
 
 
-def counts(accepted: Sequence[Problem], quarantined: Sequence[Quarantined], wanted: Cells) -> dict[str, Any]:
-    """The part of a card about trees: counts that add up, cells with fewer questions than wanted, and difficulty by
-    depth and level."""
+def counts(
+    accepted: Sequence[Problem], quarantined: Sequence[Quarantined], wanted: Cells, ranges: Mapping[str, str]
+) -> dict[str, Any]:
+    """The part of a card about trees: counts that add up, cells with fewer questions than wanted, difficulty by depth and
+    level, and how alike the questions are. ranges: of `knowledge.ranges_at`."""
     have = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     by: dict[str, list[Problem]] = {}
     for p in sorted(accepted, key=lambda p: (p.difficulty["hops"], p.difficulty["level"])):
@@ -126,6 +138,7 @@ def counts(accepted: Sequence[Problem], quarantined: Sequence[Quarantined], want
             k: {a: _mean(some, a) for a in ("clues", "fuzz", "lookups", "bits")} | {"n": len(some)}
             for k, some in by.items()
         },
+        "diversity": diversity(accepted, ranges),
         "problems": digest([p.id for p in accepted]),
     }
 
@@ -146,6 +159,7 @@ GATES = {
     "roundtrip": "the text is read back as the pattern alone",
     "not_answerable": "an oracle finds the answer by opening pages",
     "duplicate": "no two questions have the same structure, and none has four fifths of the runs of three words of another",
+    "over_quota": "no attribute of a root is asked more often than quotas.root_attribute says; shares over the quotas only fill what is left",
     "split_leak": "no test root occurs in a question of another split, be it as a clue",
     "one_search": f"the answer and the root do not stand in the best 3 of {SHORTCUT_K} passages for the question itself",
 }

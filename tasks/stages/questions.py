@@ -12,6 +12,7 @@ from synth.verify.exact import normalise
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
+from tasks.planning.settings import Quotas
 from tasks.problems import grow as fuzzy_trees
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -35,6 +36,7 @@ def questions(
     depths: list = [2, 3],  # noqa: B006
     levels: list = [1, 2, 3, 4],  # noqa: B006
     max_tree_words: int = 90,
+    quotas: Quotas = Quotas(),
     only: list = [],  # noqa: B006
     phrases: dict = {},  # noqa: B006
     workers: int = 1,
@@ -57,6 +59,7 @@ def questions(
         depths: depths of the fuzzy trees, equally many of each
         levels: levels of fuzz that the fuzzy trees aim at in turn
         max_tree_words: most words of a fuzzy tree's question
+        quotas: how much of one kind the fuzzy trees of a split and depth hold
         only: relations that fuzzy trees may use; empty means all
         phrases: the user's own phrases for relations in fuzzy trees
         workers: processes that make fuzzy trees; affects only the time
@@ -80,11 +83,13 @@ def questions(
     )
     fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
     if n_tree_train + n_tree_valid + n_tree_test:
+        base = stage.input("kb", "passages.parquet").parent
         sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
         fuzzy, fuzzy_aside = fuzzy_trees.grow(
-            stage.input("kb", "passages.parquet").parent,
+            base,
             sought,
             workers=workers,
+            quotas=quotas,
             finished=stage.finished("trees", Problem, Quarantined),
             seed=stage.seed,
             levels=levels,
@@ -95,7 +100,8 @@ def questions(
             extra=phrases,
         )
         fuzzy_card = {
-            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought) | {"gates": fuzzy_trees.GATES},
+            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, knowledge.ranges_at(base))
+            | {"gates": fuzzy_trees.GATES},
             "phrases": phrases,
         }
     if not accepted and not fuzzy:

@@ -334,7 +334,7 @@ def test_what_a_model_wrote_still_says_the_names_and_numbers(reprover: Reprover,
     assert said(f"Here is one for you: {row['question']}") is None
     assert said(row["question"].replace("about ", "around "))[0] == "roundtrip_mismatch"
     assert said(f"{row['question']} It has 7 hills.")[0] == "roundtrip_mismatch"
-    lineage["templates"] = rows[1]["question"]
+    lineage["templates"] = next(r["question"] for r in rows if r is not row)
     assert said(row["question"])[0] == "roundtrip_mismatch"
 
 

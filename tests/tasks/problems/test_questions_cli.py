@@ -45,6 +45,7 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
         and card["produced"] == 40 + sum(card["quarantined"].values())
         and "not_answerable" in card["gates"]
     )
+    assert card["diversity"]["asked_again"] == 0 and card["quotas"]["root_attribute"] == 1
     assert main(["questions", "show", str(grown), "--kb", str(base), "--n", "5"]) == 0
     said = capsys.readouterr().out
     assert said.count("answer: ") == 5 and " 1. " in said and "depth 2" in said
@@ -198,6 +199,10 @@ def test_rewrite_says_what_it_would_use_and_keeps_the_gates(base, grown, capsys,
         ["show", "{out}"],
         ["grow", "--kb", "{kb}", "--out", "{out}", "--only", "capitol"],
         ["grow", "--kb", "{kb}", "--out", "{out}", "--levels", "7"],
+        ["grow", "--kb", "{kb}", "--out", "{out}", "--quota", "answers=0.5"],
+        ["grow", "--kb", "{kb}", "--out", "{out}", "--quota", "answer=2"],
+        ["grow", "--kb", "{kb}", "--out", "{out}", "--quota", "root_attribute=0.5"],
+        ["grow", "--kb", "{kb}", "--out", "{out}", "--quota", "shape"],
     ],
 )
 def test_mistakes_are_one_sentence(base, capsys, tmp_path, argv) -> None:

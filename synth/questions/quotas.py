@@ -1,0 +1,117 @@
+"""Quotas of fuzzy-tree questions, so that a set is not a few kinds of questions many times over.
+
+A question counts under four keys: the root with the attribute that is asked, every relation that links it to something,
+the shape of its tree, and the kind of its answer. A share is a wish: where the knowledge base has nothing else to ask,
+questions over it fill the rest, and the card says how many. The number of questions about one attribute of one root is a
+limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from synth.questions.pattern import Clue, Named, Node, Pattern, from_json, nodes
+from synth.types import Problem
+
+
+def shape(term: str | Node) -> str:
+    """The shape of a description: the kinds of its clues, in a fixed order, without relations and names."""
+    if isinstance(term, str):
+        return "name"
+    return "(" + ", ".join(sorted(_kind(clue) for clue in term.clues)) + ")"
+
+
+def _kind(clue: Clue | Named) -> str:
+    target = clue if isinstance(clue, Named) else clue.target
+    return shape(target) if isinstance(target, str | Node) else type(target).__name__.lower()
+
+
+def links(pattern: Pattern) -> set[str]:
+    """The relations that link a thing of the question to another thing, named or described."""
+    return {
+        clue.relation
+        for node in nodes(pattern.root)
+        for clue in node.clues
+        if isinstance(clue, Clue) and isinstance(clue.target, str | Node)
+    }
+
+
+class Tally:
+    """Counts accepted questions under the keys of the quotas, which by default limit nothing.
+
+    ranges          relation -> what its values are (number, year, date, string, or a type of entity); a relation that it
+                    lacks has answers of the kind "other"
+    root_attribute  most questions about one attribute of one root, in all cells together; 0 means no limit
+    relation        largest share of the questions of a cell with a link by one relation
+    shape           largest share of those whose trees have one shape
+    answer          largest share of those with answers of one kind
+    Raises ValueError for a share outside (0, 1] and a negative number.
+    """
+
+    def __init__(
+        self,
+        ranges: Mapping[str, str],
+        *,
+        root_attribute: int = 0,
+        relation: float = 1,
+        shape: float = 1,
+        answer: float = 1,
+    ) -> None:
+        if root_attribute < 0:
+            raise ValueError(f"quotas: root_attribute is {root_attribute}: give 1 or more, or 0 for no limit")
+        self.shares = {"relation": relation, "shape": shape, "answer": answer}
+        for name, share in self.shares.items():
+            if not 0 < share <= 1:
+                raise ValueError(f"quotas: {name} is {share}: give a share above 0 and up to 1 (no limit)")
+        self.ranges, self.root_attribute = ranges, root_attribute
+        self._roots: Counter[tuple[str, str]] = Counter()
+        self._cell: Counter[tuple[str, str]] = Counter()
+
+    def begin(self) -> None:
+        """A new cell: shares count from none."""
+        self._cell.clear()
+
+    def _keys(self, pattern: Pattern) -> Iterator[tuple[str, str]]:
+        for relation in sorted(links(pattern)):
+            yield "relation", relation
+        yield "shape", shape(pattern.root)
+        yield "answer", self.ranges.get(pattern.relation, "other")
+
+    def repeats(self, p: Problem) -> str:
+        """What the question asks once too often, in a sentence; empty where it does not."""
+        pattern = from_json(p.lineage["pattern"])
+        limit, root = self.root_attribute, p.lineage["root"]
+        if limit and self._roots[root, pattern.relation] >= limit:
+            return f"{limit} about {pattern.relation} of {root} already"
+        return ""
+
+    def over(self, p: Problem, wanted: int) -> str:
+        """Which share of a cell of `wanted` questions the question would exceed, in a sentence; empty where none."""
+        for name, key in self._keys(from_json(p.lineage["pattern"])):
+            most = math.ceil(self.shares[name] * wanted - 1e-9)
+            if self._cell[name, key] >= most:
+                return f"{most} of {wanted} have the {name} {key} already"
+        return ""
+
+    def add(self, p: Problem) -> None:
+        pattern = from_json(p.lineage["pattern"])
+        self._roots[p.lineage["root"], pattern.relation] += 1
+        self._cell.update(self._keys(pattern))
+
+
+def diversity(problems: Sequence[Problem], ranges: Mapping[str, str]) -> dict[str, float | dict[str, float]]:
+    """For a card: the share of questions that ask an attribute of a root again, and the largest shares by relation, shape and
+    answer (three of each)."""
+    tally = Tally(ranges)
+    for p in problems:
+        tally.add(p)
+    n = max(1, len(problems))
+    result: dict[str, float | dict[str, float]] = {
+        "asked_again": round(sum(c - 1 for c in tally._roots.values()) / n, 4)
+    }
+    for name in ("relation", "shape", "answer"):
+        counts = Counter({key: c for (kind, key), c in tally._cell.items() if kind == name})
+        result[name] = {key: round(c / n, 4) for key, c in sorted(counts.items(), key=lambda x: (-x[1], x[0]))[:3]}
+    return result
