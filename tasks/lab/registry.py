@@ -15,6 +15,7 @@ from tasks.lab import (
     control_worlds,
     decode_worlds,
     home_worlds,
+    horizon_worlds,
     label_worlds,
     merge_worlds,
     painter_worlds,
@@ -68,5 +69,6 @@ def places() -> dict[str, Place]:
             arms.arms,
             arms.any_arms,
             control_worlds.control,
+            horizon_worlds.horizons,
         )
     }

@@ -2,7 +2,7 @@
 
 It corresponds to `Player` for text. A problem is a seed of the world, so the rollouts of a group begin in the same
 state. A step is a segment of one token, the action, with extras "observation" [1, d] (and "action" [1, k] if actions
-are numbers; "factors" if the world has some, "rewards" [1, k] if it has several sources, and what the policy notes) and the world's reward as its step reward, so that code that reads turns
+are numbers; "factors" if the world has some, "expert" if it has one, "rewards" [1, k] if it has several sources, and what the policy notes) and the world's reward as its step reward, so that code that reads turns
 reads steps.
 """
 
@@ -104,6 +104,8 @@ class ControlPlayer:
         if (factors := getattr(self.world, "factors", None)) is not None:
             first = factors(seen, 0 if did is None else did)[None]
             extras["factors"] = np.zeros_like(first) if did is None else first
+        if (expert := getattr(self.world, "expert", None)) is not None:
+            extras["expert"] = np.array([0 if did is None else expert(seen)])
         return extras
 
     def _beginning(self) -> Segment:

@@ -57,7 +57,7 @@ class World(Protocol):
     """A world is stateless, like an environment of conversations: the state that `start` returns holds the episode.
 
     It may have a function `factors(seen, action) -> float64 [k]`: features of a step, which are stored as the extra
-    "factors" of its segment.
+    "factors" of its segment; and a function `expert(seen) -> int`, the right action, which is stored as the extra "expert".
     """
 
     @property
