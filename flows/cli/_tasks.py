@@ -9,7 +9,7 @@ from collections.abc import Mapping
 # task -> its commands; those before the bar are on the first screen. Every command stands here once (a test).
 TASKS = {
     "start here": "init preview run | help doctor completion schema",
-    "your data": "kb clean | audit review pairs questions measure search verify families env selfplay",
+    "your data": "kb clean | audit review pairs prompts questions measure search verify families env selfplay",
     "train": "train recipes | sweep estimate show check",
     "look": "compare why chat | lineage curves transfer ui",
     "operate": "schedule | submit deploy worker status stop promote merge export serve sync gc",

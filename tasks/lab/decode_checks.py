@@ -90,7 +90,7 @@ def _plain(value: Any) -> Any:
         return {k: _plain(v) for k, v in value.items()}
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
-    return value.tolist() if isinstance(value, Tensor) else value
+    return value.tolist() if isinstance(value, Tensor | np.ndarray) else value
 
 
 def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
