@@ -194,6 +194,7 @@ SIZES = {  # of the world
     "steps",
 }
 BEFORE = {"epochs": 1, "minibatches": 1}  # what protocols also set before evidence had the key `code`
+OF_NUMBERS = ("control", "horizons")  # worlds that run the stage rl as the recipe sets it, without SMALL
 WHERE = ("behaviour", "on_task")  # keys of a recipe that hold a protocol: of a small world, and of a task of starts.py
 
 
@@ -238,7 +239,7 @@ def changed(name: str, protocol: Mapping[str, Any], *, before: bool = False) -> 
     own = merged(protocol.get("both") or {}, protocol.get("set") or {})
     by_stage = {s: v for s, v in own.items() if s in STAGES}
     flat = {k: v for k, v in own.items() if k not in STAGES}
-    if not by_stage:
+    if not by_stage and protocol.get("task") not in OF_NUMBERS:
         by_stage = {"rl": overlaid({**SMALL, **(BEFORE if before else {})}, flat)}
     differing = []
     for stage, knobs in sorted(by_stage.items()):

@@ -486,6 +486,7 @@ def test_a_schedule_gives_whole_numbers_that_a_turn_can_have(f, _):
 def test_a_guide_keeps_groups_and_never_touches_what_needs_no_help(f, _):
     seen = {  # of worlds of numbers
         "factors": [[0.0, 1.0], [1.0, 0.0]],
+        "expert": [1.0, 0.0],
         "observation": [[0.0, 1.0, *[0.0] * 10], [1.0, 0.0, *[0.0] * 10]],
     }
     more = {"extras": [[seen] * len(r) for r in REWARDS]} if pays_steps(f) else {}

@@ -8,7 +8,7 @@ DAgger: Ross, Gordon and Bagnell 2011, "A Reduction of Imitation Learning and St
 Shapes: groups in and out, of the same sizes; the states and the score stay as they were played. a* is the extra "expert" of a step, which
 a world with a function `expert` gives. A regulariser (`imitation`) then learns the labels. Where the policy acted itself these are states
 of its own, which is DAgger's; where the world let the expert act, they are the expert's, which is behaviour cloning. Labels are of the
-newest rollouts alone: nothing is kept of earlier steps. Log-probs are those of the actions that were replaced.
+newest rollouts alone: nothing is kept of earlier steps. A group without scores is not changed. Log-probs are those of the actions that were replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ STEPS = True  # it does not use the services, so it works for worlds of numbers
 def expert_actions(
     groups: Sequence[Group], services: RolloutServices, state: dict, rng: np.random.Generator
 ) -> list[Group]:
-    return [replace(g, rollouts=tuple(_labelled(r) for r in g.rollouts)) for g in groups]
+    return [
+        g if np.isnan(g.rewards).all() else replace(g, rollouts=tuple(_labelled(r) for r in g.rollouts)) for g in groups
+    ]
 
 
 def _labelled(rollout: Rollout) -> Rollout:
