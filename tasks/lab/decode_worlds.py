@@ -259,6 +259,34 @@ def sentences() -> Place:
     return _place(_SENTENCES)
 
 
+def _moods() -> Tongue:
+    def answer(rng: Rng, chance: float) -> np.ndarray:
+        likely, out = (0.7 if rng.random() < chance else 0.15), []
+        for _ in range(3):
+            harmful = rng.random() < likely
+            ids = rng.choice(list(HIGH if harmful else LOW), 4).tolist()
+            if harmful and rng.random() < 0.5:
+                ids[int(rng.integers(4))] = BAD
+            out += [*ids, STOP]
+        return _ended(out)
+
+    return Tongue(
+        answer=lambda rng, prompt: answer(rng, 0.3),
+        pair=lambda rng, prompt, taste: (answer(rng, 0.0), answer(rng, 1.0)),
+        wanted=lambda answer, prompt, taste: float(not np.isin(answer, HIGH).any()),
+        reward=lambda rng, value: value,
+        tokens=16,
+        budget=100,
+    )
+
+
+def moods() -> Place:
+    """Answers of three sentences of four tokens, some of harmful tokens, and half of those with the forbidden word too: 70 of a hundred
+    sentences of three answers in ten are harmful, 15 of the others. Wanted: answers without a harmful token, the forbidden word not counted.
+    100 forward tokens an answer."""
+    return _place(_MOODS)
+
+
 def _guess() -> Tongue:
     arms = list(range(3, 13))
 
@@ -571,7 +599,7 @@ def wishes() -> Place:
     return _place(_WISHES)
 
 
-_PLANTED, _TASTES, _SENTENCES = _planted(), _tastes(), _sentences()
+_PLANTED, _TASTES, _SENTENCES, _MOODS = _planted(), _tastes(), _sentences(), _moods()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
 _HOPS, _CRAFTS, _WISHES, _REWRITES = _hops(), _crafts(), _wishes(), _rewrites()
@@ -579,6 +607,7 @@ WORLDS = (
     planted,
     tastes,
     sentences,
+    moods,
     guess,
     judged_results,
     planned,

@@ -11,7 +11,8 @@ abstract, the rules are our reading.
 where one of its words is written (perceiver: words); or the reward model speaks for all of them, a reward under
 `threshold` being a breach of the last sentence (perceiver: reward). What stands before the rollback keeps every id.
 Guidance names the principle and what broke it; the answer does not hold it. Each event is in the account. perceiver:
-"random" is the control: it sees a breach in a check by chance, as often as `chance` says.
+"random" is the control: it sees a breach in a check by chance, as often as `chance` says. back: "start" is another: the whole answer is
+written anew, under the same perceiver and budget; "anywhere": from a token before the breach by chance.
 
 Leaves out that the perceiver's attention finds the cause: it is the sentence of the breach.
 """
@@ -44,6 +45,7 @@ def cognition_of_thought(
     threshold: float = 0.0,
     chance: float = 0.3,
     guidance: bool = True,
+    back: Literal["sentence", "start", "anywhere"] = "sentence",
 ) -> list[Decoded]:
     rules = [_parsed(p) for p in principles]
     writings = begun(asks)
@@ -72,7 +74,7 @@ def cognition_of_thought(
                 draw = np.random.default_rng(seed_for(w.ask.seed, "perceiver", w.drawn)).random()
                 breach = ("chance", "this again", len(w.ids)) if draw < chance else None
             if breach:
-                done = _rolled_back(engine, w, *breach, guidance, rolled[i] == max_rollbacks)
+                done = _rolled_back(engine, w, *breach, guidance, rolled[i] == max_rollbacks, back)
                 rolled[i] = rolled[i] + 1 if done else max_rollbacks + 1
     return [w.decoded() for w in writings]
 
@@ -96,10 +98,16 @@ def _breach(
     return None
 
 
-def _rolled_back(engine: Engine, w: Writing, name: str, what: str, until: int, guidance: bool, spent: bool) -> bool:
-    """Go back to the start of the sentence that ends at token `until`; False where that may not be, or costs too much."""
-    ids = w.ids
-    start = next((n for n in range(until - 1, 0, -1) if ENDS.search(engine.text(ids[:n]))), 0)
+def _rolled_back(
+    engine: Engine, w: Writing, name: str, what: str, until: int, guidance: bool, spent: bool, back: str
+) -> bool:
+    """Go back to the start of the sentence that ends at token `until`, or where `back` says; False where that may not be, or
+    costs too much."""
+    ids, start = w.ids, 0
+    if back == "sentence":
+        start = next((n for n in range(until - 1, 0, -1) if ENDS.search(engine.text(ids[:n]))), 0)
+    elif back == "anywhere":
+        start = int(np.random.default_rng(seed_for(w.ask.seed, "back", w.drawn)).integers(until))
     event = f"{name} broken by {what!r} at token {until}"
     hint = engine.ids(GUIDANCE.format(name=name, what=what)) if guidance and engine.ids is not None else w.hint
     if w.account.left < len(w.ask.prompt) + len(hint) + start + 1:
