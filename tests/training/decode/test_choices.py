@@ -124,6 +124,19 @@ def test_what_stands_before_a_rollback_keeps_every_id_and_events_say_what_happen
         bind("decode", {"piece": "cognition_of_thought", "principles": ["be good"]})(source, asks(1), None)
 
 
+def test_a_rollback_goes_where_it_is_told():
+    from training.decode.cognition_of_thought import cognition_of_thought
+
+    places = {}
+    for back in ("sentence", "start", "anywhere"):
+        done = cognition_of_thought(engine(), asks(40), None, principles=["care: e, f"], check_every=3, back=back)
+        told = [d.account.events[0] for d in done if d.account.events and "rolled" in d.account.events[0]]
+        places[back] = [tuple(int(w.rstrip(";")) for w in e.split() if w.rstrip(";").isdigit()) for e in told]
+    assert all(at == 0 for _, at in places["start"]) and len(places["start"]) > 5
+    assert all(0 <= at < breach for breach, at in places["anywhere"]) and len({at for _, at in places["anywhere"]}) > 1
+    assert [breach for breach, _ in places["start"]] == [breach for breach, _ in places["sentence"]]
+
+
 def test_the_plan_in_the_middle_shares_most():
     a, b, c = np.array([3, 4, 5]), np.array([3, 4, 6]), np.array([7, 8, 9])
     assert _middle([c, a, b]) == 1 and _middle([c, b, a]) == 1 and _middle([c, c, a]) == 0
