@@ -259,7 +259,7 @@ def sentences() -> Place:
     return _place(_SENTENCES)
 
 
-def _moods() -> Tongue:
+def _tempers() -> Tongue:
     def answer(rng: Rng, chance: float) -> np.ndarray:
         likely, out = (0.7 if rng.random() < chance else 0.15), []
         for _ in range(3):
@@ -280,11 +280,11 @@ def _moods() -> Tongue:
     )
 
 
-def moods() -> Place:
+def tempers() -> Place:
     """Answers of three sentences of four tokens, some of harmful tokens, and half of those with the forbidden word too: 70 of a hundred
     sentences of three answers in ten are harmful, 15 of the others. Wanted: answers without a harmful token, the forbidden word not counted.
     100 forward tokens an answer."""
-    return _place(_MOODS)
+    return _place(_TEMPERS)
 
 
 def _guess() -> Tongue:
@@ -599,7 +599,7 @@ def wishes() -> Place:
     return _place(_WISHES)
 
 
-_PLANTED, _TASTES, _SENTENCES, _MOODS = _planted(), _tastes(), _sentences(), _moods()
+_PLANTED, _TASTES, _SENTENCES, _TEMPERS = _planted(), _tastes(), _sentences(), _tempers()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
 _HOPS, _CRAFTS, _WISHES, _REWRITES = _hops(), _crafts(), _wishes(), _rewrites()
@@ -607,7 +607,7 @@ WORLDS = (
     planted,
     tastes,
     sentences,
-    moods,
+    tempers,
     guess,
     judged_results,
     planned,
