@@ -16,8 +16,8 @@ SHOWN = {
     "home": "An assistant at home ([ProPerSim](../../flows/recipes/library/propersim.yaml)). The right way is what the person rates highest at "
     "that moment, the wrong one what they rate lowest.",
     "goods": "Agents who answer one after another and share what they contribute ([MAC-SPGG](../../flows/recipes/library/mac-spgg.yaml)).",
-    "retry": "A wrong answer may be repaired ([Leanabell](../../flows/recipes/library/leanabell-prover-v2.yaml) does so with what a checker "
-    "says). Here the right way errs once; the wrong one never learns.",
+    "retry": "A proof is checked where it is written, and submitted again within a limit ([Leanabell](../../flows/recipes/library/leanabell-prover-v2.yaml)). "
+    "The right way slips once, reads what the checker says, and repairs the step; the wrong one submits the same proof again.",
     "team": "Rooms, a kitchen and cards, each with a partner who keeps to a rule ([LLM-Coordination](../../flows/recipes/library/llm-coordination.yaml)).",
     "offers": "Coins that melt, shared by offers in turn with a partner who plays the equilibrium ([Recon](../../flows/recipes/library/recon-economist.yaml)). "
     "The right way offers what the other would keep in the next round, and accepts; the wrong one offers nothing and refuses.",
@@ -35,7 +35,8 @@ def page() -> str:
         "Which question this page answers: what does an episode look like, and what is it paid?",
         "",
         "`espalier env show NAME` prints three for every environment; these are some. In each the same problem is played in a right and in "
-        "a wrong way, by programs that know the rules. `told` is what the environment said.",
+        "a wrong way, by programs that know the rules. `told` is what the environment said: the policy reads it, and it is masked in the loss, "
+        "which is on the lines of `model` alone.",
     ]
     for name, about in SHOWN.items():
         out += ["", f"## {name}", "", about, "", "```text", *lines(name), "```"]

@@ -18,6 +18,7 @@ from typing import Any
 
 from synth.types import Message, Problem, Scored
 from synth.verify._home import SILENCE, rating, read
+from synth.verify.rewriting import follow
 from tasks.core.errors import UserError
 
 Turn = Callable[[Problem, dict, str, int], str]  # (problem, state of the environment, what was said last, turn) -> text
@@ -80,8 +81,11 @@ def examples(name: str, n: int = 3) -> list[Example]:
 
 def lines(name: str, n: int = 3) -> list[str]:
     """`examples` as text. Raises UserError as they do."""
-    out = []
-    for i, example in enumerate(examples(name, n), 1):
+    shown = examples(name, n)
+    out = (
+        [f"Played with {', '.join(f'{k} {v}' for k, v in KNOWN[name].knobs.items())}", ""] if KNOWN[name].knobs else []
+    )
+    for i, example in enumerate(shown, 1):
         out += [*([""] if i > 1 else []), f"Example {i}"]
         for m in example.shown:
             out += _line(m.role, m.content)
@@ -171,6 +175,14 @@ def _answer(p: Problem, state: dict, heard: str, turn: int) -> str:
 
 def _other(p: Problem, state: dict, heard: str, turn: int) -> str:
     return _said(p.lineage["other"])
+
+
+def _slip(p: Problem, state: dict, heard: str, turn: int) -> str:
+    """The proof with a step that no equation makes, and the rest as it was."""
+    first, second, *rest = p.answer.split(" = ")
+    reached = set(follow(first, p.args["equations"]))
+    slips = (second[:i] + c + second[i + 1 :] for i in range(len(second)) for c in "abc")
+    return _said(" = ".join([first, next(w for w in slips if w not in {first, *reached}), *rest]))
 
 
 def _after(*first: Turn, then: Turn = _answer) -> Turn:
@@ -438,7 +450,13 @@ KNOWN: dict[str, Known] = {
         ("progress", "chained_requests", _requested, _always("<call>add(0, 0)</call>"), {}),
         ("propose", _SUMS, _needed("<answer>a problem with the answer {}</answer>"), _always("a problem"), {}),
         ("python", _SUMS, _after(_call("python", "code", lambda p: f"print({_formula(p)})")), _other, {}),
-        ("retry", _SUMS, _after(_other), _other, {}),
+        (
+            "retry",
+            "rewrite_proofs",
+            _after(_slip),
+            _slip,
+            {"checker": True, "most": 2, "gamma": 1.0, "repeat": 0.0, "missing": 0.1},
+        ),
         ("rewatch", "clip_questions", _answer, _other, {}),
         ("route", _SUMS, _answer, _always("<search>Nobody: what is it?</search>"), {}),
         ("search", _place, _after(_needed("<search>mayor</search>")), _other, {}),

@@ -606,6 +606,30 @@ def test_conversations_that_fork_and_that_do_not_share_a_batch():
     assert source.batches == [4, 2, 2, 2, 2]
 
 
+def test_a_checkers_words_are_read_and_never_in_the_loss():
+    """The row of an episode in which a wrong step is named and repaired: what is trainable is what the model wrote."""
+    rules = {"equations": [["ab", "ba"], ["aa", "b"]], "first": "aab", "last": "bb"}
+    problem = Problem.make(
+        prompt="ab = ba; aa = b. Prove that aab = bb.",
+        answer="aab = bb",
+        verifier="rewriting",
+        args=rules,
+        env="x",
+        family="f",
+        split="train",
+    )
+    said = "<answer>aab = bab = bb</answer>", "<answer>aab = bb</answer>"
+    checker, source = player(lambda text, seed: said["is not" in text], retry(most=2, gamma=1.0, checker=True))
+    (group,) = checker.play([problem], 1, "s")
+    (rollout,) = group.rollouts
+    assert rollout.score.value == 1.0
+    row = rollout_row(rollout, 1.0, 0)
+    learned, masked = (source.renderer.decode(row.ids[row.trainable == x]) for x in (True, False))
+    assert all(x in learned for x in said) and "Step 1: aab is not bab." not in learned
+    assert "Step 1: aab is not bab." in masked and "<answer>" not in masked
+    assert (row.columns["advantages"][~row.trainable] == 0).all()
+
+
 def test_two_agents_see_their_own_half():
     problem = Problem.make(
         prompt="Compute 3 + 4 - 5.", answer="2", verifier="number", env="x", family="f", split="train"
