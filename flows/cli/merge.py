@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import columns
-from tasks.core.errors import UserError
+from flows.cli._text import columns, named_values
 from tasks.core.paths import project
 
 
@@ -48,19 +47,9 @@ def add(commands: Any) -> None:
 
 def merge(args: argparse.Namespace) -> int:
     """Raises UserError for a knob that is not NAME=VALUE."""
-    import yaml
-
     from tasks.export.merge import merge
 
-    knobs: dict[str, Any] = {}
-    for text in args.knob:
-        name, sign, value = text.partition("=")
-        if not sign or not name:
-            raise UserError(f"--knob {text!r} is no NAME=VALUE: write density=0.5, say")
-        try:
-            knobs[name] = yaml.safe_load(value)
-        except yaml.YAMLError as e:
-            raise UserError(f"--knob {text!r} has a value that cannot be read: write density=0.5, say") from e
+    knobs = named_values("--knob", args.knob, "density=0.5")
     measures = merge(
         project(),
         args.method,
