@@ -154,7 +154,7 @@ def grow(args: argparse.Namespace) -> int:
         print(f"  {cell}: {n} fewer than wanted")
     if card["short"] and (left := card["quarantined"].get("over_quota")):
         print(
-            f"  {left} more ask what was asked already (over_quota); --quota root_attribute=2 lets in a second of each"
+            f"  {left} were over a quota (over_quota); --quota root_attribute=2 lets in a second question about an attribute of a root"
         )
     print(
         f"written: {args.out}   espalier questions show {args.out} --kb {args.kb}   espalier verify {args.out / 'questions.jsonl'} --kb {args.kb}"
