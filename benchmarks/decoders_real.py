@@ -168,11 +168,17 @@ def measured(world: Pretrained, decoders: Sequence[dict[str, Any]] = DECODERS) -
 def main() -> int:
     parser = argparse.ArgumentParser(description="decoders at equal forward tokens on a pretrained model, five seeds")
     parser.add_argument("--model", default="", help="GGUF or folder in the place of SmolLM2")
-    parser.add_argument("--quick", action="store_true", help="CPU seconds of a seed of its own; nothing is written")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument(
+        "--finished", action="store_true", help="run nothing: write the results of the seeds that are finished"
+    )
+    one.add_argument("--quick", action="store_true", help="CPU seconds of a seed of its own; nothing is written")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    model, tokenizer = load_model(args.model or smollm2())
-    renderer, rows = Renderer(tokenizer), []
+    rows: list[dict[str, Any]] = []
+    if not args.finished:
+        model, tokenizer = load_model(args.model or smollm2())
+        renderer = Renderer(tokenizer)
     if args.quick:
         for row in measured(Pretrained(model, renderer, 1))[1:]:
             print({k: row[k] for k in ("decoder", "spent", "fit", "seconds")}, flush=True)
@@ -180,11 +186,14 @@ def main() -> int:
     for seed in SEEDS:
         begun, path = time.process_time(), RUNS / f"real-{seed}.json"
         if not path.exists():
+            if args.finished:
+                continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(measured(Pretrained(model, renderer, seed))), encoding="utf-8")
             print(f"seed {seed}: {time.process_time() - begun:.0f} CPU seconds", flush=True)
         rows += json.loads(path.read_text(encoding="utf-8"))
-    results = summary(rows, SEEDS, (TASK,), AT, COMMAND)
+    seeds = [s for s in SEEDS if any(r["seed"] == s for r in rows)]
+    results = summary(rows, seeds, (TASK,), AT, COMMAND)
     for name, file in (("decoders", "decoders-real"), ("decoders-judge", "decoders-real-judge")):
         (RESULTS / f"{file}.json").write_text(json.dumps(results[name], indent=1) + "\n", encoding="utf-8")
     return 0
