@@ -24,6 +24,7 @@ from tasks.planning import pieces
 from tasks.runtime.stage import Stage
 from synth.pictures import HELD
 
+ABSENT = object()  # of a row without the field `images`: then PLACE is text
 PLACE = "<image>"  # in a message with pictures (training/model/render.py)
 KEYS = {"layout", "check", "name"}
 
@@ -57,7 +58,7 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
             try:
                 if not isinstance(row, Mapping):
                     raise ValueError(f"not_an_object: {row!r:.200}")
-                problem = _shown(layout(row, index, **knobs), row.get("images"), folder)
+                problem = _shown(layout(row, index, **knobs), row.get("images", ABSENT), folder)
                 _fits(problem, known, bool(more.get("check", True)))
             except ValueError as e:
                 reason, _, evidence = str(e).partition(":")
@@ -79,8 +80,8 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
 
 def _shown(problem: Problem, images: Any, folder: Path | None) -> Problem:
     """The problem with its pictures, which this process then holds. Raises ValueError for one that cannot be shown."""
-    if images is None or (isinstance(images, list | tuple) and not images):
-        if images is not None and PLACE in problem.question:
+    if images is ABSENT or images is None or (isinstance(images, list | tuple) and not images):
+        if images is not ABSENT and PLACE in problem.question:
             raise ValueError(f"pictures: the row has none, and its text {problem.question.count(PLACE)} places {PLACE}")
         return problem
     names = tuple(

@@ -2,11 +2,13 @@
 own."""
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from synth.types import Scored
+from synth.types import Message, Problem, Scored
+from synth.verify import verify
 from tasks.lab import arena, behaviour, episodes
 from training.env.retry import retry
 from training.env.wait import wait
@@ -59,6 +61,22 @@ def test_a_recipe_plays_in_its_own_environment_and_parts_of_scores_are_measured(
     found = episodes.parts(groups)
     assert found["part.tries"] == np.mean([r.score.parts.get("tries", 0.0) for g in groups for r in g.rollouts])
     assert behaviour._sampled("part.tries") and not behaviour._sampled("auc")
+
+
+def test_parts_that_a_verifier_names_are_zero_where_nothing_parses():
+    """A protocol that measures one of them would fail for a policy that has not learned the form."""
+    problem = Problem.make(
+        prompt=[Message(role="user", content="Which elements are shown?")],
+        answer="button 1 1 7 7",
+        verifier="elements",
+        family="screen_tasks",
+        split="test",
+    )
+    rollouts = [SimpleNamespace(problem=problem, score=verify(problem, said)) for said in ("nothing", "")]
+    found = episodes.parts([SimpleNamespace(rollouts=rollouts)])
+    assert found == {"part.parsed": 0.0, "part.iou": 0.0, "part.type": 0.0, "part.exact": 0.0}
+    rollouts.append(SimpleNamespace(problem=problem, score=verify(problem, "button 1 1 7 7")))
+    assert episodes.parts([SimpleNamespace(rollouts=rollouts)])["part.exact"] == pytest.approx(1 / 3)
 
 
 def test_a_second_look_gains_what_the_last_verdict_scores_more_than_the_first():

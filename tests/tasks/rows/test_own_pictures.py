@@ -9,7 +9,7 @@ from PIL import Image
 
 from synth.types import Problem, Quarantined
 from tasks.core.errors import UserError
-from tasks.rows.pictures import decoded
+from tasks.rows.pictures import Refused, decoded
 from tasks.runtime.stage import Stage
 from tasks.stages.problems import problems
 from tasks.storage import pictures, tables
@@ -72,8 +72,15 @@ def test_the_same_question_about_the_same_picture_is_never_in_two_splits(tmp_pat
     ]
 
 
+def moving(n):
+    file, frames = io.BytesIO(), [Image.fromarray(scene(i)) for i in range(n)]
+    frames[0].save(file, "gif", save_all=True, append_images=frames[1:])
+    return file.getvalue()
+
+
 BAD = {
     "empty.png": (b"", "bad_picture"),
+    "film.gif": (moving(3), "several_frames"),
     "cut.png": (png(scene(1, 64))[:2000], "bad_picture"),
     "text.png": (b"no picture", "bad_picture"),
     "black.png": (png(np.zeros((8, 8, 3), np.uint8)), "blank_picture"),
@@ -91,11 +98,19 @@ def test_a_bad_picture_is_quarantined_with_its_reason(tmp_path):
     ask = {"question": "How many?", "answer": "1"}
     rows = [{**ask, "images": name} for name in BAD] + [{**ask, "images": ["0.png"]}]
     rows += [{**ask, "question": "<image> or <image>?", "images": "0.png"}, {**ask, "images": 3}]
-    rows += [{**ask, "question": "<image>Which way does it move?", "images": []}]  # a clip without frames
-    folder = run(tmp_path, rows)
-    assert len(tables.read(folder / "problems.parquet", Problem)) == 1
+    no_frames = {**ask, "question": "<image>Which way does it move?"}  # a clip without frames
+    rows += [{**no_frames, "images": []}, {**no_frames, "images": None}]
+    text = [{**no_frames, "answer": "2"}, {"question": "How?", "answer": "3", "images": None}]  # no pictures are meant
+    folder = run(tmp_path, [*rows, *text])
+    made = tables.read(folder / "problems.parquet", Problem)
+    assert [p.answer for p in made] == ["1", "2", "3"] and [len(p.prompt[-1].media) for p in made] == [1, 0, 0]
     found = tables.read(folder / "quarantine.parquet", Quarantined)
-    assert [q.reason for q in found] == [reason for _, reason in BAD.values()] + ["pictures", "bad_picture", "pictures"]
+    assert [q.reason for q in found] == [r for _, r in BAD.values()] + [
+        "pictures",
+        "bad_picture",
+        "pictures",
+        "pictures",
+    ]
     assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, found, strict=False))
 
 
@@ -115,6 +130,12 @@ def test_a_damaged_file_is_a_picture_or_a_reason(seed):
                 assert decoded({"bytes": bytes(data)}, None).shape[2] == 3
             except ValueError as e:
                 assert str(e).partition(":")[0] in ("bad_picture", "large_picture", "picture_mode", "several_frames")
+
+
+@pytest.mark.parametrize("given", [{"bytes": b""}, {"bytes": b"", "path": "a.png"}, {"path": None}, {}, None, ""])
+def test_a_value_of_an_image_column_without_a_picture_is_one_sentence(given):
+    with pytest.raises(Refused, match="^(bad|missing)_picture: "):
+        decoded(given, None)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "CMYK"])
