@@ -36,7 +36,7 @@ from synth.types import Message, Problem, digest, seed_for
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
-from tasks.lab.picture_worlds import MATRIX_LR, SHOWN, TOOLS, continued, kept, made, said, shared_name
+from tasks.lab.picture_worlds import MATRIX_LR, SHOWN, TOOLS, continued, fitting, kept, made, said, shared_name
 from tasks.lab.picture_worlds import seeing as shared
 from tasks.lab.starts import Size, Start, Talk, Task
 from training.env import Env
@@ -204,12 +204,12 @@ def watched(size: Size) -> Task:
 
 
 SIZES = {
-    "acting": Size(steps=400, demonstrations=2000, turn=16, length=160, lr=2e-3),
-    "watched": Size(steps=200, demonstrations=2400, turn=48, length=256, lr=2e-3),
-    "pointing": Size(steps=200, demonstrations=2400, turn=16, length=256, lr=2e-3),
+    "acting": Size(steps=400, demonstrations=2000, turn=24, length=256, lr=2e-3),
+    "watched": Size(steps=200, demonstrations=2400, turn=72, length=256, lr=2e-3),
+    "pointing": Size(steps=200, demonstrations=2400, turn=24, length=256, lr=2e-3),
     "rated": Size(steps=200, demonstrations=2400, turn=12, length=224, lr=2e-3),
-    "grounded": Size(steps=200, demonstrations=2400, turn=24, length=224, lr=2e-3),
-    "spotted": Size(steps=200, demonstrations=2400, turn=12, length=272, lr=2e-3),
+    "grounded": Size(steps=200, demonstrations=2400, turn=32, length=224, lr=2e-3),
+    "spotted": Size(steps=200, demonstrations=2400, turn=20, length=384, lr=2e-3),
 }
 WORLDS: dict[str, Callable[[Size], Task]] = {
     f.__name__: f for f in (acting, pointing, rated, grounded, spotted, watched)
@@ -272,7 +272,9 @@ def seeing(name: str) -> Start:
         [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown],
     )[:12]
     begin = watching if name in CLIPS else shared
-    model, tokenizer = kept(f"{name}-{known}", lambda: _continued(begin(), task.shown, size, name))
+    model, tokenizer = kept(
+        f"{name}-{known}", lambda: _continued(begin(), fitting(name, size, task.shown, begin()[1]), size, name)
+    )
     return Start(
         world=World(tuple(task.train), ()),
         base=model,

@@ -165,6 +165,20 @@ def continued(
     return model, tokenizer
 
 
+def fitting(name: str, size: Size, talks: Sequence[Talk], tokenizer: Any) -> Sequence[Talk]:
+    """The conversations. Raises ValueError where a turn of one, with its end, is longer than a policy may say, or one is longer than a
+    rollout may be: what was demonstrated would be cut off in every sample, and no reward be paid."""
+    renderer = Renderer(tokenizer)
+    turn = max(len(tokenizer.encode(m.content)) + 1 for t in talks for m in t if m.role == "assistant")
+    length = max(len(renderer.demonstration(t)[0]) for t in talks)
+    if turn > size.turn or length > size.length:
+        raise ValueError(
+            f"world {name}: demonstrations have turns of up to {turn} tokens and are up to {length} long, and its size allows turns of "
+            f"{size.turn} and a length of {size.length}: raise `turn` and `length` in SIZES"
+        )
+    return talks
+
+
 def shared_name() -> str:
     """The name under which the project keeps the shared policy: another one where what it learned from is another."""
     return f"seeing-{digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS)[:12]}"
@@ -354,7 +368,7 @@ SIZES = {
     "ponders": Size(steps=120, demonstrations=800, turn=32, length=96, lr=2e-3),
     "rates": Size(steps=120, demonstrations=800, turn=8, length=96, lr=2e-3),
     "counts": Size(steps=80, demonstrations=800, turn=8, length=64, lr=2e-3),
-    "listed": Size(steps=200, demonstrations=1200, turn=48, length=112, lr=2e-3),
+    "listed": Size(steps=200, demonstrations=1200, turn=64, length=128, lr=2e-3),
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
@@ -377,7 +391,7 @@ def start(name: str) -> Pictured:
     order = seed_for(0, "starts", name, "order")
     base, tokenizer = kept(
         f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
-        lambda: continued(*seeing(), task.shown, optim, order),
+        lambda: continued(*seeing(), fitting(name, size, task.shown, seeing()[1]), optim, order),
     )
     return Pictured(
         world=World(tuple(task.train), ()),

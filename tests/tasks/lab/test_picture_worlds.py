@@ -16,6 +16,7 @@ from synth.types import Scored
 from tasks.lab import picture_worlds as worlds
 from training.learner.learner import score
 from training.learner.pack import Row, pack
+from training.model.model import train_tokenizer
 from training.model.render import Renderer
 
 FEW = {"demonstrations": 60}
@@ -85,3 +86,16 @@ def test_blanked_pictures_fall_to_chance():
 
     seen, noise, white = (right(blank) for blank in blanks.values())
     assert seen > 0.8 and noise < 0.3 and white < 0.3, (seen, noise, white)
+
+
+def test_a_size_that_cuts_demonstrations_off_is_one_sentence(tasks):
+    tokenizer = train_tokenizer(["<answer>red</answer> <image>"] * 20, vocab_size=300)
+    tokenizer.picture_tokens = 16
+    talks = tasks["counts"].shown
+    longest = max(len(tokenizer.encode(m.content)) for t in talks for m in t if m.role == "assistant")
+    roomy = replace(worlds.SIZES["counts"], turn=longest + 1, length=512)
+    assert worlds.fitting("counts", roomy, talks, tokenizer) is talks
+    with pytest.raises(ValueError, match=f"turns of up to {longest + 1} tokens .* allows turns of {longest}"):
+        worlds.fitting("counts", replace(roomy, turn=longest), talks, tokenizer)
+    with pytest.raises(ValueError, match="a length of 20: raise"):
+        worlds.fitting("counts", replace(roomy, length=20), talks, tokenizer)
