@@ -1,9 +1,10 @@
 """Small tasks on clips and screens, for protocols: problems to learn from, problems of the test split to be measured on, and a
 policy of pixels that is sometimes right.
 
-Policies go on from the shared one of picture_worlds.py, which has learned what the cells of a picture show. For clips it learns
-first to tell one frame from another (`watching`): what a frame of a number shows, in which frames a thing is and where, and what problems ask. Then
-each task continues it on demonstrations of yet other problems, some of them careless. All are trained once per project and kept.
+Policies of screens go on from the one of picture_worlds.py that has learned where things are (`aiming`); those of clips from the
+shared one, which has learned what the cells of a picture show. For clips it learns first to tell one frame from another
+(`watching`): what a frame of a number shows, in which frames a thing is and where, and what problems ask. Then each task
+continues it on demonstrations of yet other problems, some of them careless. All are trained once per project and kept.
 Frames of 32 pixels are sixteen tokens each. Questions that differ in nothing but what is shown cannot be answered without looking.
 
 What is seen, in nats per token of the references of the test split with the problem's own clip and with another's: `watched` .385 and
@@ -36,7 +37,19 @@ from synth.types import Message, Problem, digest, seed_for
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
-from tasks.lab.picture_worlds import MATRIX_LR, SHOWN, TOOLS, continued, fitting, kept, made, said, shared_name
+from tasks.lab.picture_worlds import (
+    MATRIX_LR,
+    SHOWN,
+    TOOLS,
+    aimed_name,
+    aiming,
+    continued,
+    fitting,
+    kept,
+    made,
+    said,
+    shared_name,
+)
 from tasks.lab.picture_worlds import seeing as shared
 from tasks.lab.starts import Size, Start, Talk, Task
 from training.env import Env
@@ -84,8 +97,8 @@ def _task(size: Size, env: Env, says: Says, family: Callable[..., Any], name: st
 
 
 def pointing(size: Size) -> Task:
-    """A move is the right one six times in ten, else any; who has arrived stops nine times in ten, and one in ten stops
-    anywhere."""
+    """Where the cursor is and where it has to go is told first. A move is the right one six times in ten, else any; who has
+    arrived stops nine times in ten, and one in ten stops anywhere."""
     env = point()
     here = [0, 0]  # where the cursor of the conversation is
 
@@ -96,15 +109,16 @@ def pointing(size: Size) -> Task:
         if not turn:
             here[:] = screen.cursor
         way = [left // 8 - here[0], top // 8 - here[1]]
+        thought = f"from {here[0]} {here[1]} to {left // 8} {top // 8}"
         if rng.random() < (0.9 if way == [0, 0] else 0.1):
-            return "<stop/>"
+            return f"{thought}<stop/>"
         if rng.random() >= 0.6 or way == [0, 0]:
             way = [rng.randint(-here[k], 3 - here[k]) for k in (0, 1)]
         here[0], here[1] = here[0] + way[0], here[1] + way[1]
         told = [
             f"{names[d > 0]} {abs(d)}" for names, d in zip((("left", "right"), ("up", "down")), way, strict=True) if d
         ]
-        return f"<move>{' '.join(told)}</move>"
+        return f"{thought}<move>{' '.join(told)}</move>"
 
     return _task(size, env, says, screen_tasks, "point", asks=("point",), levels=(1,))
 
@@ -206,7 +220,7 @@ def watched(size: Size) -> Task:
 SIZES = {
     "acting": Size(steps=400, demonstrations=2000, turn=24, length=256, lr=2e-3),
     "watched": Size(steps=200, demonstrations=2400, turn=72, length=256, lr=2e-3),
-    "pointing": Size(steps=200, demonstrations=2400, turn=24, length=256, lr=2e-3),
+    "pointing": Size(steps=200, demonstrations=2400, turn=36, length=320, lr=2e-3),
     "rated": Size(steps=200, demonstrations=2400, turn=12, length=224, lr=2e-3),
     "grounded": Size(steps=200, demonstrations=2400, turn=32, length=224, lr=2e-3),
     "spotted": Size(steps=200, demonstrations=2400, turn=20, length=384, lr=2e-3),
@@ -265,13 +279,13 @@ def seeing(name: str) -> Start:
     """The task of a name and its policy, which is trained once per project and kept."""
     size = SIZES[name]
     task = WORLDS[name](size)
+    begin = watching if name in CLIPS else aiming
     known = digest(
         asdict(size),
-        shared_name(),
+        shared_name() if name in CLIPS else aimed_name(),
         asdict(WATCHED),
         [[[m.role, m.content, list(m.media)] for m in t] for t in task.shown],
     )[:12]
-    begin = watching if name in CLIPS else shared
     model, tokenizer = kept(
         f"{name}-{known}", lambda: _continued(begin(), fitting(name, size, task.shown, begin()[1]), size, name)
     )

@@ -26,11 +26,13 @@ from synth.scenes import draw, parts
 from synth.pictures import HELD as SHOWN
 from synth.scenes.scenes import CELL, COLOURS, GROUND, Thing, pixels, read
 from synth.types import Message, Problem, Split, digest, seed_for, split_of
+from synth.verify import boxes
+from synth.verify import clicks
 from tasks.core.paths import project
 from tasks.lab.arena import World
 from tasks.lab.starts import Size, Start, Talk, Task, identity, taught
 from training.env import Env
-from training.env.focus import focus, holds
+from training.env.focus import focus, holds, lower
 from training.env.look import look
 from training.env.perceive import block, perceive
 from training.env.reflect import reflect
@@ -227,6 +229,51 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
     return model, tokenizer
 
 
+AIMED = Size(steps=1000, demonstrations=4000, turn=8, length=96, lr=2e-3)  # of each kind as many
+
+
+def _places(rng: Random, n: int) -> list[Talk]:
+    """Where something is, a column and a row: a cursor and a widget on a screen, two questions; a shape on a large scene that is shown at a
+    quarter. Nothing else is asked: among other questions, where a thing is was not learned in as many steps."""
+    out = []
+    for problem in made(screen_tasks, "train", n, seed=6, asks=("point",), levels=(1,)):
+        described, _, asked = problem.question.partition("\n")
+        screen, target = clicks.read(described), boxes.read(problem.answer)
+        assert screen.cursor is not None and target is not None
+        posed = [
+            ("cursor", screen.cursor),
+            (asked[len("Point at the ") : -1], (target[0][0] // CELL, target[0][1] // CELL)),
+        ]
+        rng.shuffle(posed)
+        talked, name = [], SHOWN.add(draw(problem)[0])
+        for i, (what, (x, y)) in enumerate(posed):
+            first = {"content": f"<image>{what} at?", "media": (name,)} if i == 0 else {"content": f"{what} at?"}
+            talked += [Message(role="user", **first), Message(role="assistant", content=said(f"{x} {y}"))]  # type: ignore[arg-type]
+        out.append(tuple(talked))
+    for problem in made(scene_questions, "train", n, seed=6, asks=("shape",), levels=(4,)):
+        name, (x, y) = SHOWN.add(lower(draw(problem)[0], 4)), min(holds(problem, 32))
+        shown = Message(role="user", content=f"<image>{problem.question.split()[-1][:-1]} at?", media=(name,))
+        out.append((shown, Message(role="assistant", content=said(f"{x} {y}"))))
+    rng.shuffle(out)
+    return out
+
+
+def aimed_name() -> str:
+    return f"aiming-{digest(shared_name(), asdict(AIMED))[:12]}"
+
+
+@lru_cache
+def aiming() -> tuple[nn.Module, Any]:
+    """The shared policy, continued until it tells where things are, and its tokenizer."""
+
+    def trained() -> tuple[nn.Module, Any]:
+        talks = _places(Random(seed_for(0, "starts", "aiming")), AIMED.demonstrations)
+        optim = Optim(kind="muon", lr=AIMED.lr, matrix_lr=MATRIX_LR, warmup=10, steps=AIMED.steps, weight_decay=0.0)
+        return continued(*seeing(), talks, optim, seed_for(0, "starts", "aiming", "order"))
+
+    return kept(aimed_name(), trained)
+
+
 # --- the tasks ---------------------------------------------------------------------------------------------------------
 
 
@@ -372,6 +419,7 @@ SIZES = {
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
+AIM = ("glances", "listed")  # tasks whose policy has learned where things are
 
 
 @dataclass
@@ -389,9 +437,10 @@ def start(name: str) -> Pictured:
     task = TASKS[name](size)
     optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
     order = seed_for(0, "starts", name, "order")
+    begin, begun = (aiming, [aimed_name()]) if name in AIM else (seeing, [])
     base, tokenizer = kept(
-        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
-        lambda: continued(*seeing(), fitting(name, size, task.shown, seeing()[1]), optim, order),
+        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE, *begun)[:6]}",
+        lambda: continued(*begin(), fitting(name, size, task.shown, begin()[1]), optim, order),
     )
     return Pictured(
         world=World(tuple(task.train), ()),
