@@ -234,7 +234,10 @@ AIMED = Size(steps=1000, demonstrations=4000, turn=8, length=96, lr=2e-3)  # of 
 
 def _places(rng: Random, n: int) -> list[Talk]:
     """Where something is, a column and a row: a cursor and a widget on a screen, two questions; a shape on a large scene that is shown at a
-    quarter. Nothing else is asked: among other questions, where a thing is was not learned in as many steps."""
+    quarter. Nothing else is asked: among other questions, where a thing is was not learned in as many steps.
+
+    Mean probability of the right place after AIMED, on lessons that it was not shown: .997 of a cursor, .41 of a widget, .065 of a shape that is
+    two pixels wide (1/16 is chance), so tasks on large scenes do not begin from it."""
     out = []
     for problem in made(screen_tasks, "train", n, seed=6, asks=("point",), levels=(1,)):
         described, _, asked = problem.question.partition("\n")
@@ -264,7 +267,7 @@ def aimed_name() -> str:
 
 @lru_cache
 def aiming() -> tuple[nn.Module, Any]:
-    """The shared policy, continued until it tells where things are, and its tokenizer."""
+    """The shared policy, continued until it tells where a cursor is, and its tokenizer."""
 
     def trained() -> tuple[nn.Module, Any]:
         talks = _places(Random(seed_for(0, "starts", "aiming")), AIMED.demonstrations)
@@ -419,7 +422,6 @@ SIZES = {
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
-AIM = ("glances", "listed")  # tasks whose policy has learned where things are
 
 
 @dataclass
@@ -437,10 +439,9 @@ def start(name: str) -> Pictured:
     task = TASKS[name](size)
     optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
     order = seed_for(0, "starts", name, "order")
-    begin, begun = (aiming, [aimed_name()]) if name in AIM else (seeing, [])
     base, tokenizer = kept(
-        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE, *begun)[:6]}",
-        lambda: continued(*begin(), fitting(name, size, task.shown, begin()[1]), optim, order),
+        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
+        lambda: continued(*seeing(), fitting(name, size, task.shown, seeing()[1]), optim, order),
     )
     return Pictured(
         world=World(tuple(task.train), ()),
