@@ -4,7 +4,7 @@ Questions: the mean probability of the right answer of the shared policy. Worlds
 from, sampled at temperature 1 on problems of the test split, with its 95 % interval over problems. Where the score is as high
 without the picture, a policy guesses, and a protocol of that world says nothing of what is seen.
 
-The warm starts are read from the project's starts, or made (the shared one in three CPU minutes, each other in one).
+`python -m benchmarks.seeing WORLD ...` measures these worlds alone. The warm starts are read from the project's starts, or made (the shared one in three CPU minutes, that of clips in more, each other in one).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,13 @@ def white(problem: Problem) -> list[np.ndarray]:
 SHOWN: dict[str, Drawn] = {"picture": draw, "noise": noise, "white": white}
 
 
-def main() -> None:
-    found = [*questions(), *(of_world(name) for name in (*worlds.NAMES, *clip_worlds.WORLDS))]
+def main(names: Sequence[str] = ()) -> None:
+    """names: worlds whose rows are made anew, the others stay; none: all rows."""
+    if names:
+        rows = {r["case"]: r for r in json.loads(RESULTS.read_text(encoding="utf-8"))}
+        found = [*(rows | {r["case"]: r for r in map(of_world, names)}).values()]
+    else:
+        found = [*questions(), *map(of_world, (*worlds.NAMES, *clip_worlds.WORLDS))]
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
@@ -112,4 +118,4 @@ def result(case: str, metric: str, values: dict[str, list[float]]) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
