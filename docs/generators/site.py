@@ -25,6 +25,9 @@ from tasks.core.paths import CODE as ROOT
 OUT = ROOT / ".espalier" / "site"
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
+RUN = re.compile(
+    r"^(```\w+) run$", re.MULTILINE
+)  # a block that the tests run; Zensical knows no such word behind the language
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".c": "c", ".h": "c", ".json": "json"}
 CONFIG = """[project]
 site_name = "Espalier"
@@ -100,7 +103,8 @@ def stage(folder: Path) -> None:
     for page in pages():
         parts = FENCED.split(page.read_text(encoding="utf-8"))
         text = "".join(
-            part if i % 2 else LINK.sub(lambda m, page=page: moved(page, m[1]), part) for i, part in enumerate(parts)
+            RUN.sub(r"\1", part) if i % 2 else LINK.sub(lambda m, page=page: moved(page, m[1]), part)
+            for i, part in enumerate(parts)
         )
         _write(folder / page.relative_to(ROOT), text)
     for path in sorted(code):

@@ -12,6 +12,8 @@ def test_the_site_builds_without_a_broken_link(tmp_path):
     site.build(tmp_path / "site")
     out = tmp_path / "site"
     assert list(site.broken(out)) == []
+    torn = [p.name for p in out.rglob("*.html") if "source" not in p.parts and "```" in p.read_text(encoding="utf-8")]
+    assert torn == [], "a block of code was not read as one"
     home = (out / "index.html").read_text(encoding="utf-8")
     assert all(title in home for title, _ in site.nav())
     found = json.loads((out / "search.json").read_text(encoding="utf-8"))
