@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
-from synth.verify.rewriting import follow
+from synth.verify.rewriting import Kernel, follow
 
 LADDER = (
     {"equations": 3, "steps": 2},
@@ -43,8 +44,12 @@ Rules = tuple[tuple[str, ...], ...]
 Spec = tuple[Rules, tuple[str, ...]]
 
 
-def rewrite_proofs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
-    """Problem `index` of a split: words with = between them. `levels` are the levels to draw from."""
+def rewrite_proofs(
+    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), kernel: Kernel = "own"
+) -> Problem | Quarantined:
+    """Problem `index` of a split: words with = between them. `levels` are the levels to draw from; `kernel` decides about proofs: own, or
+    metamath, the kernel of a theorem prover, where that program is installed."""
+    more = {} if kernel == "own" else {"kernel": kernel}
     return item(
         seed,
         split,
@@ -54,7 +59,7 @@ def rewrite_proofs(seed: int, split: Split, index: int, *, levels: Sequence[int]
         ladder=LADDER,
         certificate=CERTIFICATE,
         draw=draw,
-        pose=pose,
+        pose=partial(pose, **more),
         solve=solve,
     )
 
@@ -92,14 +97,14 @@ def back(before: Mapping[str, str], last: str) -> tuple[str, ...]:
     return tuple(reversed(words))
 
 
-def pose(spec: Spec) -> dict[str, Any]:
+def pose(spec: Spec, **more: str) -> dict[str, Any]:
     rules, words = spec
     stated = "; ".join(" = ".join(rule) for rule in rules)
     return {
         "prompt": WORDINGS.write(rules=stated, first=words[0], last=words[-1]),
         "answer": " = ".join(words),
         "verifier": "rewriting",
-        "args": {"equations": [list(r) for r in rules], "first": words[0], "last": words[-1]},
+        "args": {"equations": [list(r) for r in rules], "first": words[0], "last": words[-1], **more},
     }
 
 

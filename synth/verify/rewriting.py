@@ -4,16 +4,21 @@
 words whose equality is to be proved. The chain is written with "=", "->" or "→" between its words; spaces and lines do not count. A gap, "?", is no step: a proof
 with one is refused whatever else it holds, as a theorem prover's "sorry" is.
 
-`explain` says what the checker finds wrong first.
+`explain` says what the checker finds wrong first. With `kernel: metamath` the verdict is that of the theorem prover's kernel of this
+name, to which the chain goes as a proof; the explanations stay.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from subprocess import TimeoutExpired
+from typing import Literal
 
 from synth.types import Problem, Score, Unscorable
-from synth.verify import RIGHT, UNPARSABLE, WRONG
+from synth.verify import RIGHT, UNPARSABLE, WRONG, _metamath
+
+Kernel = Literal["own", "metamath"]
 
 MAX_CHARS = 2000
 FORM = "text"
@@ -61,17 +66,47 @@ def fault(said: Sequence[str], equations: Sequence[Sequence[str]], first: str, l
     return "" if said[-1] == last else f"It ends with {said[-1]}, not {last}."
 
 
-def rewriting(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> Score:
-    """1 where `answer` proves that `first` = `last`. The reference is checked alike."""
+def rewriting(
+    problem: Problem,
+    answer: str,
+    *,
+    equations: Sequence[Sequence[str]],
+    first: str,
+    last: str,
+    kernel: Kernel = "own",
+) -> Score:
+    """1 where `answer` proves that `first` = `last`. The reference is checked alike.
+
+    kernel: what decides, this file or the program metamath; an answer is unscorable where that is not installed.
+    """
     gold = chain(problem.answer)
     if gold is None or fault(gold, equations, first, last):
         return Unscorable(reason=f"bad_reference: {problem.answer!r} proves nothing")
     if (said := chain(answer)) is None:
         return UNPARSABLE
-    return WRONG if fault(said, equations, first, last) else RIGHT
+    if kernel == "own":
+        return WRONG if fault(said, equations, first, last) else RIGHT
+    if kernel != "metamath":
+        return Unscorable(reason=f"bad_kernel: {kernel!r} is neither own nor metamath")
+    try:
+        return RIGHT if _metamath.holds(_metamath.database(said, equations, first, last)) else WRONG
+    except FileNotFoundError:
+        return Unscorable(
+            reason="no_metamath: the program metamath is not installed: `apt-get install metamath`, or kernel: own"
+        )
+    except TimeoutExpired:
+        return Unscorable(reason=f"timeout: metamath took more than {_metamath.SECONDS} seconds")
 
 
-def explain(problem: Problem, answer: str, *, equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+def explain(
+    problem: Problem,
+    answer: str,
+    *,
+    equations: Sequence[Sequence[str]],
+    first: str,
+    last: str,
+    kernel: Kernel = "own",
+) -> str:
     """What the checker says of an answer that is no proof."""
     said = chain(answer)
     return "This is no chain of words." if said is None else fault(said, equations, first, last)
