@@ -46,7 +46,7 @@ from tasks.lab.script import Script, Scripted
 from tasks.lab.worlds import Room, quiet, run_stage
 from tasks.planning import code as src
 from tasks.planning.kinds import settled
-from tasks.planning.parts import TURN, given, reads
+from tasks.planning.parts import ALWAYS, TURN, given, reads
 from tasks.planning.pieces import locate
 from tasks.planning.resolve import Resolved, asks, check_params, overlaid, recipe_layers, resolve
 from tasks.storage import tables
@@ -927,7 +927,7 @@ def _of_stage(name: str, stage: str, log: Log) -> Iterator[str]:
     if stage == "rl" and log.given:
         for seen in (s for s in log.pieces if s.stage == "rl"):
             for part in reads(locate(seen.kind, seen.name), seen.spec):
-                if part not in log.given and part != "value" and not part.startswith("used_"):
+                if part not in {*log.given, *ALWAYS} and not part.startswith("used_"):
                     what = "the rewards of turns" if part == TURN else f"the part {part!r}"
                     yield f"{what} that {seen.kind}/{seen.name} reads {'are' if part == TURN else 'is'} in no rollout"
         declared = given(planned(name))
