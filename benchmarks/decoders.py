@@ -34,8 +34,9 @@ import platform
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +326,19 @@ def plot(results: Sequence[dict[str, Any]], path: Path = PICTURE) -> None:
     figure.savefig(path, metadata={"Date": None})
 
 
+def kept(name: str, run: Callable[[], list[dict[str, Any]]] | None) -> list[dict[str, Any]]:
+    """The rows of a run, from its file if it is finished, else run now (None: then there are none)."""
+    path = RUNS / f"{name}.json"
+    if not path.exists():
+        if run is None:
+            return []
+        begun = time.process_time()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(run()), encoding="utf-8")
+        print(f"{name}: {time.process_time() - begun:.0f} CPU seconds", flush=True)
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="decoders at equal forward tokens, four tasks, five seeds")
     parser.add_argument(
@@ -340,14 +354,7 @@ def main() -> int:
     rows = []
     for seed in SEEDS:
         for task in TASKS:
-            begun, path = time.process_time(), RUNS / f"{task}-{seed}.json"
-            if not path.exists():
-                if args.finished:
-                    continue
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(measured(task, seed)), encoding="utf-8")
-                print(f"{task}, seed {seed}: {time.process_time() - begun:.0f} CPU seconds", flush=True)
-            rows += json.loads(path.read_text(encoding="utf-8"))
+            rows += kept(f"{task}-{seed}", None if args.finished else partial(measured, task, seed))
     per_seed = Counter(r["seed"] for r in rows if not r["decoder"])
     seeds = [s for s in SEEDS if per_seed[s] == len(TASKS)]
     results = summary([r for r in rows if r["seed"] in seeds], seeds)

@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.decoders import PEERS, RESULTS, RUNS, SEEDS, World, summary
+from benchmarks.decoders import PEERS, RESULTS, SEEDS, World, kept, summary
 from benchmarks.real import smollm2
 from synth.types import Message, Sampling, seed_for
 from tasks.planning.pieces import bind
@@ -187,14 +187,9 @@ def main() -> int:
             print({k: row[k] for k in ("decoder", "spent", "fit", "seconds")}, flush=True)
         return 0
     for seed in SEEDS:
-        begun, path = time.process_time(), RUNS / f"real-{seed}.json"
-        if not path.exists():
-            if args.finished:
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(measured(Pretrained(model, renderer, seed))), encoding="utf-8")
-            print(f"seed {seed}: {time.process_time() - begun:.0f} CPU seconds", flush=True)
-        rows += json.loads(path.read_text(encoding="utf-8"))
+        rows += kept(
+            f"real-{seed}", None if args.finished else lambda seed=seed: measured(Pretrained(model, renderer, seed))
+        )
     seeds = [s for s in SEEDS if any(r["seed"] == s for r in rows)]
     results = summary(rows, seeds, (TASK,), AT, COMMAND)
     for name, file in (("decoders", "decoders-real"), ("decoders-judge", "decoders-real-judge")):

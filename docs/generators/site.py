@@ -25,9 +25,8 @@ from tasks.core.paths import CODE as ROOT
 OUT = ROOT / ".espalier" / "site"
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 FENCED = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
-RUN = re.compile(
-    r"^(```\w+) run$", re.MULTILINE
-)  # a block that the tests run; Zensical knows no such word behind the language
+# The tests run a block with this word behind its language; Zensical takes such a block for text.
+RUN = re.compile(r"^(```\w+) run$", re.MULTILINE)
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".toml": "toml", ".c": "c", ".h": "c", ".json": "json"}
 CONFIG = """[project]
 site_name = "Espalier"
