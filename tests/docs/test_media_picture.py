@@ -1,11 +1,13 @@
-"""The picture of docs/media.md is what its code draws, and its examples are those of the page."""
+"""The pictures of docs/media.md are what their code draws, and its examples are those of the page."""
 
 import numpy as np
 from PIL import Image
 
 from docs.generators import media
-from synth.scenes import clips, scenes, screens
+from synth.scenes import clips, painter, scenes, screens
 from tasks.core.paths import CODE as ROOT
+from tasks.lab import clip_worlds, picture_worlds
+from training.env.control.views import compared
 
 
 def test_the_committed_picture_is_the_drawn_one():
@@ -26,3 +28,24 @@ def test_the_page_describes_what_the_picture_shows():
     assert clips.tracks_seen([below]).keys() == {"red square"}
     third = shown[2 * cell + media.GAP // 2 :][: media.SIDE, media.GAP // 2 : media.GAP // 2 + media.SIDE][::4, ::4]
     assert set(screens.seen(third).widgets) == set(screens.read(media.SCREEN).widgets)
+
+
+def test_the_committed_worlds_are_the_drawn_ones_and_each_is_a_whole_score():
+    with Image.open(media.WORLDS) as shown:
+        assert np.array_equal(np.asarray(shown.convert("RGB")), media.worlds()), "run `make media`"
+    page = media.PAGE.read_text(encoding="utf-8")
+    assert media.generated(page) == page, "run `make media`"
+    assert media.SEEN.keys() == {*picture_worlds.TASKS, *clip_worlds.WORLDS}
+    for name, example in media.SEEN.items():
+        pictures, score = example.played()
+        assert score == 1.0 and len(pictures) <= media.MOST, name
+
+
+def test_what_generators_make_is_as_the_table_says():
+    made = media.generators()
+    views = np.stack([1.0 - (v[..., 0] == 255) for v in made["views"]]) * 2 - 1
+    assert compared(views)[0] == 0
+    first, second = ({t.name: t.size for t in scenes.seen(p)} for p in made["painter"])
+    ant = " ".join(painter.look("ant"))
+    (cow,) = first.keys() - {ant}
+    assert first[ant] > first[cow] and second[ant] < second[cow]
