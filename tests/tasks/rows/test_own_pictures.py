@@ -84,6 +84,7 @@ BAD = {
     "cut.png": (png(scene(1, 64))[:2000], "bad_picture"),
     "text.png": (b"no picture", "bad_picture"),
     "black.png": (png(np.zeros((8, 8, 3), np.uint8)), "blank_picture"),
+    "large.png": (png(np.full((4097, 4097), 255, np.uint8), "1"), "large_picture"),
     "deep.png": (png(np.full((8, 8), 7, np.int32), "I;16"), "picture_mode"),
     "no.png": (None, "missing_picture"),
     "../up.png": (None, "picture_elsewhere"),
