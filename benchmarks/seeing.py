@@ -1,8 +1,11 @@
-"""What the small policies of pixels see, shown the picture, noise or plain white. `make bench-seeing`
+"""What the small policies of pixels see, shown the picture, noise, plain white or the picture of another problem. `make bench-seeing`
 
 Questions: the mean probability of the right answer of the shared policy. Worlds: the mean score of the policy that each protocol starts
 from, sampled at temperature 1 on problems of the test split, with its 95 % interval over problems. Where the score is as high
 without the picture, a policy guesses, and a protocol of that world says nothing of what is seen.
+
+`one answer` is what can be had without looking at all: the score of the one answer that is best on problems of the training split, given to
+every problem. It is left out where what is done on the way is scored, and where questions name what the answer has to (routes).
 
 `python -m benchmarks.seeing WORLD ...` measures these worlds alone. The warm starts are read from the project's starts, or made (the shared one in three CPU minutes, that of clips in more, each other in one).
 """
@@ -13,6 +16,7 @@ import json
 import math
 import platform
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +28,7 @@ from synth.families.scene_questions import ASKS, scene_questions
 from synth.pictures import name_of
 from synth.scenes import draw
 from synth.types import Problem, Scored, seed_for
+from synth.verify import verifier
 from tasks.lab import clip_worlds
 from tasks.lab import picture_worlds as worlds
 from tasks.lab.starts import Start
@@ -53,6 +58,36 @@ def white(problem: Problem) -> list[np.ndarray]:
 
 
 SHOWN: dict[str, Drawn] = {"picture": draw, "noise": noise, "white": white}
+ON_THE_WAY = {"pointing", "acting", "routed"}  # worlds without `one answer`
+MOST = 40  # answers that are tried as the one
+
+
+def another(problems: Sequence[Problem]) -> Drawn:
+    """Draws the picture of another one of these problems, of the same number and size of pictures where there is one."""
+    alike: dict[Any, list[Problem]] = {}
+    for problem in problems:
+        alike.setdefault(tuple(x.shape for x in draw(problem)), []).append(problem)
+
+    def drawn(problem: Problem) -> list[np.ndarray]:
+        own = draw(problem)
+        described = problem.question.partition("\n")[0]
+        others = [
+            p for p in alike.get(tuple(x.shape for x in own), problems) if p.question.partition("\n")[0] != described
+        ]
+        return draw(others[seed_for("seeing", "another", problem.question) % len(others)])
+
+    return drawn
+
+
+def one_answer(known: Sequence[Problem], measured: Sequence[Problem]) -> float:
+    """The mean score on the measured problems of the one answer that is best on those that are known."""
+
+    def worth(answer: str, problems: Sequence[Problem]) -> float:
+        scores = [verifier(p.verifier)[1](p, answer, **p.args) for p in problems]
+        return float(np.mean([s.value for s in scores if isinstance(s, Scored)]))
+
+    common = [answer for answer, _ in Counter(p.answer for p in known).most_common(MOST)]
+    return worth(max(common, key=lambda a: worth(a, known)), measured)
 
 
 def main(names: Sequence[str] = ()) -> None:
@@ -69,13 +104,16 @@ def questions() -> list[dict]:
     model, tokenizer = worlds.seeing()
     renderer, found = Renderer(tokenizer), []
     for kind in ASKS:
-        problems = worlds.made(scene_questions, "test", QUESTIONS, asks=(kind,), levels=(1,))
+        problems, known = (
+            worlds.made(scene_questions, split, QUESTIONS, asks=(kind,), levels=(1,)) for split in ("test", "train")
+        )
         right = {}
-        for shown in SHOWN:
-            talks = [worlds.talk(look(shown=shown), p, worlds.said(p.answer)) for p in problems]  # type: ignore[arg-type]
+        for shown, drawn in {**SHOWN, "another": another(problems)}.items():
+            talks = [worlds.talk(look(), p, worlds.said(p.answer), tools={"draw": drawn}) for p in problems]
             batch = pack([Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, talks)])
             logp = score(model, batch).logp * batch.trainable
             right[shown] = [*map(math.exp, batch.row_sum(logp).tolist())]
+        right["one answer"] = [one_answer(known, problems)]
         found.append(result(f"asked for: {kind}", "probability of the right answer", right))
     return found
 
@@ -84,13 +122,15 @@ def of_world(name: str) -> dict:
     here: Start = worlds.start(name) if name in worlds.NAMES else clip_worlds.seeing(name)
     sizes: Any = here.small["sampling"]
     scores = {}
-    for shown, drawn in SHOWN.items():
+    for shown, drawn in {**SHOWN, "another": another(here.measured)}.items():
         here.tools = {**here.tools, "draw": drawn}  # every environment draws with this tool, and only draws
         player = here.player(**sizes)
         groups = player.play(here.measured, TRIES, seed_for("seeing", name))
         scores[shown] = [
             float(np.mean([r.score.value for r in g.rollouts if isinstance(r.score, Scored)])) for g in groups
         ]
+    if name not in ON_THE_WAY:
+        scores["one answer"] = [one_answer(here.world.training, here.measured)]
     return result(f"world: {name}", "mean score", scores)
 
 

@@ -9,7 +9,7 @@ there is something to learn. Problems that are measured are of the test split.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from random import Random
@@ -62,9 +62,9 @@ def made(family: Callable[..., Any], split: Split, n: int, *, seed: int = 0, **k
     return list(by_id.values())
 
 
-def talk(env: Env, problem: Problem, *turns: str) -> Talk:
-    """The conversation in which these turns are said; its pictures are held."""
-    state, opened = env.start(problem, TOOLS)
+def talk(env: Env, problem: Problem, *turns: str, tools: Mapping[str, Any] = TOOLS) -> Talk:
+    """The conversation in which these turns are said; its pictures are held. tools: `draw` among them."""
+    state, opened = env.start(problem, tools)
     out = list(opened)
     for text in turns:
         out.append(Message(role="assistant", content=text))
