@@ -58,7 +58,7 @@ def white(problem: Problem) -> list[np.ndarray]:
 
 
 SHOWN: dict[str, Drawn] = {"picture": draw, "noise": noise, "white": white}
-ON_THE_WAY = {"pointing", "acting", "routed"}  # worlds without `one answer`
+ON_THE_WAY = {"pointing", "acting", "filling", "routed"}  # worlds without `one answer`
 MOST = 40  # answers that are tried as the one
 
 

@@ -151,6 +151,13 @@ SEEN: Mapping[str, Example] = {
         "clicks",
         ("<act>click 3 3</act>", "<act>type d</act>", "<act>click 3 2</act>"),
     ),
+    "filling": Example(
+        screen(most=4),
+        ("Screen of 32: red button 3 2; blue field 0 3; cursor 1 3", "Write d into the blue field."),
+        "click 0 3; type d",
+        "clicks",
+        ("<act>click 1 1</act>", "<act>click 0 3</act>", "<act>type d</act>"),
+    ),
     "rated": Example(
         look(),
         (

@@ -11,6 +11,7 @@ What is seen, in nats per token of the references of the test split with the pro
 .402, so it hardly looks; `grounded` .553 and .874 after lessons without the problem's own question. The others have not been measured.
 
     acting      a request is fulfilled action by action (`screen`)
+    filling     the same, and requests have one part
     pointing    a cursor is moved to a widget of a screen (environment `point`)
     rated       eight frames with planted faults are given three scores (`look`)
     grounded    in which frames a shape is shown (`look`)
@@ -33,7 +34,7 @@ from synth.families.screen_tasks import screen_tasks
 from synth.scenes.clips import frames as frames_of
 from synth.scenes.clips import read
 from synth.scenes.scenes import CELL
-from synth.types import Message, Problem, digest, seed_for
+from synth.types import Message, Problem, Split, digest, seed_for, split_of
 from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
@@ -124,7 +125,7 @@ def pointing(size: Size) -> Task:
 
 
 def acting(size: Size) -> Task:
-    """Requests of one part, action by action: an action is the next of the reference seven times in ten, else a click
+    """Requests of two parts, action by action: an action is the next of the reference seven times in ten, else a click
     anywhere. One demonstration in three is a question whether an action is right, answered with the reason, and rightly."""
 
     def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
@@ -138,6 +139,39 @@ def acting(size: Size) -> Task:
     rng = Random(seed_for(0, "clips", "judged"))
     told = [talk(look(), p, lambda p, turn, heard, rng: p.lineage["solution"], rng) for p in judged]
     return replace(task, shown=[*task.shown, *told])
+
+
+def one_part(seed: int, split: Split, index: int, **knobs: Any) -> Problem | None:
+    """A request of screen_tasks up to its first "then", the first of 40 that is of the split; None where none is."""
+    for k in range(40):
+        whole = screen_tasks(seed, split, 40 * index + k, asks=("steps",), **knobs)
+        if not isinstance(whole, Problem):
+            continue
+        text = f"{whole.question.partition(', then ')[0].rstrip('.')}."
+        if split_of(text) == split:
+            actions = whole.answer.split("; ")[: 1 if "\nPress" in text else 2]
+            made = {"prompt": text, "answer": "; ".join(actions), "verifier": whole.verifier, "env": whole.env}
+            return Problem.make(**made, family=whole.family, difficulty=whole.difficulty, split=split)
+    return None
+
+
+def filling(size: Size) -> Task:
+    """Requests of one part, a press or a letter to be written: an action is the next of the reference six times in ten, else a click
+    anywhere. Who clicks beside everything may go on, up to four actions."""
+
+    def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
+        click, *typed = p.answer.split("; ")
+        if not turn:
+            clicked[:] = [False]
+        if rng.random() < 0.6:
+            act = typed[0] if clicked[0] else click
+        else:
+            act = f"click {rng.randrange(4)} {rng.randrange(4)}"
+        clicked[0] = act == click  # a click elsewhere takes it away
+        return f"<act>{act}</act>"
+
+    clicked = [False]  # whether what is written goes into the field that is asked for
+    return _task(size, screen(most=4), says, one_part, "screen", levels=(1,))
 
 
 def _near(gold: int, rng: Random, right: float) -> int:
@@ -219,6 +253,7 @@ def watched(size: Size) -> Task:
 
 SIZES = {
     "acting": Size(steps=400, demonstrations=2000, turn=24, length=256, lr=2e-3),
+    "filling": Size(steps=300, demonstrations=2000, turn=24, length=256, lr=2e-3),
     "watched": Size(steps=200, demonstrations=2400, turn=72, length=256, lr=2e-3),
     "pointing": Size(steps=200, demonstrations=2400, turn=36, length=320, lr=2e-3),
     "rated": Size(steps=200, demonstrations=2400, turn=12, length=224, lr=2e-3),
@@ -226,7 +261,7 @@ SIZES = {
     "spotted": Size(steps=200, demonstrations=2400, turn=20, length=384, lr=2e-3),
 }
 WORLDS: dict[str, Callable[[Size], Task]] = {
-    f.__name__: f for f in (acting, pointing, rated, grounded, spotted, watched)
+    f.__name__: f for f in (acting, filling, pointing, rated, grounded, spotted, watched)
 }
 
 

@@ -48,3 +48,20 @@ def test_places_are_those_of_what_is_shown():
             x, y = (int(v) for v in re.fullmatch(r"<answer>(\d) (\d)</answer>", answer).groups())
             cell = shown[8 * y : 8 * y + 8, 8 * x : 8 * x + 8]
             assert abs(cell - ground).sum() > 0
+
+
+def test_requests_of_one_part_are_filled_as_often_as_said():
+    """No request has a second part; six in ten actions are the next one, so most but not all conversations fulfil theirs."""
+    task = clip_worlds.filling(replace(clip_worlds.SIZES["filling"], demonstrations=80))
+    env, done = task.envs["screen"], 0
+    problems = picture_worlds.made(clip_worlds.one_part, "train", 80, seed=1, env="screen", levels=(1,))
+    assert {len(p.answer.split("; ")) for p in problems} == {1, 2} and not any("then" in p.question for p in problems)
+    assert {p.split for p in task.held} == {"test"} and not {p.id for p in task.held} & {p.id for p in task.train}
+    assert len(task.held) == clip_worlds.HELD and len(task.train) == clip_worlds.TRAIN
+    for problem, talk in zip(problems, task.shown, strict=True):
+        state, _ = env.start(problem, task.tools)
+        for turn in (m.content for m in talk if m.role == "assistant"):
+            _, over, score = env.step(state, turn)
+        assert over and isinstance(score, Scored) and not score.parts["malformed"]
+        done += score.value
+    assert 0.5 < done / 80 < 0.95
