@@ -23,6 +23,9 @@ OUTCOME_COLOURS = {
     "unscorable": "base",
 }
 _TAG = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+_PICTURE = re.compile(
+    r"data:image/png;base64,[A-Za-z0-9+/]+=*"
+)  # of tasks/storage/pictures.py; a page loads nothing else
 
 
 def page(title: str, lead: str, facts: str, sections: Sequence[tuple[str, Markup]]) -> Markup:
@@ -83,9 +86,9 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
         good="right" if e["outcome"] == "right" else "other",
         outcome=e["outcome"].replace("_", " "),
         turns=[
-            (_role(m["role"]), next(speakers, "assistant").removeprefix(": "), _parts(m))
+            (_role(m["role"]), next(speakers, "assistant").removeprefix(": "), _parts(m), [])
             if m["role"] == "assistant"
-            else (_role(m["role"]), m["role"], _parts(m))
+            else (_role(m["role"]), m["role"], _parts(m), _pictures(m))
             for m in e["messages"]
         ],
         forks={at: turn for at, turn in e.get("forks") or ()},
@@ -98,7 +101,11 @@ def _role(role: str) -> str:
     return role if role in ("user", "assistant", "tool", "system") else "tool"
 
 
-def _parts(message: Mapping[str, str]) -> list[tuple[str, str]]:
+def _pictures(message: Mapping[str, Any]) -> list[str]:
+    return [url for url in message.get("pictures", ()) if _PICTURE.fullmatch(url)]
+
+
+def _parts(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A turn's text as (kind, text): in an assistant's turn, searches and answers are highlighted."""
     text = message["content"]
     if message["role"] != "assistant":

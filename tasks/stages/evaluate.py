@@ -18,8 +18,9 @@ import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
+from synth.pictures import HELD
 from synth.testsets.contamination import Hit, contaminated
-from synth.types import Demonstration, PreferencePair, Problem, Sampling, Scored, digest
+from synth.types import Demonstration, Message, PreferencePair, Problem, Sampling, Scored, digest
 from synth.verify import extract_answer
 from tasks.core.errors import UserError, nearest
 from tasks.evaluation import decoding as by_decoders
@@ -38,7 +39,7 @@ from tasks.planning.pieces import Piece, Pieces
 from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.models import MODELS
 from tasks.runtime.stage import Stage
-from tasks.storage import tables
+from tasks.storage import pictures, tables
 from tasks.storage.finished import Finished
 from tasks.tracking import episodes
 from training.model.model import load_model
@@ -749,7 +750,7 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "confidence": None if last is None else float(np.exp(np.sum(last, dtype=np.float64))),
         "answer": problem.answer,
         "reference": problem.answer,
-        "messages": [{"role": m.role, "content": m.content} for m in rollout.info["messages"]] if sample == 0 else None,
+        "messages": [_said(m) for m in rollout.info["messages"]] if sample == 0 else None,
         "forks": [list(f) for f in rollout.info.get("forks", ())] if sample == 0 else [],
         "speakers": [f"{s.speaker}: {s.policy}" for s in rollout.segments if s.policy] if sample == 0 else [],
         "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
@@ -762,6 +763,12 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
     }
 
 
-def answered(messages: Sequence[Mapping[str, str]]) -> str:
+def _said(message: Message) -> dict[str, Any]:
+    """A message as episodes keep it: what it shows is in it, small, since an environment draws pictures that no table has."""
+    shown = [pictures.data_url(HELD.of(name)) for name in message.media]
+    return {"role": message.role, "content": message.content, **({"pictures": shown} if shown else {})}
+
+
+def answered(messages: Sequence[Mapping[str, Any]]) -> str:
     """The model's last turn, "" if it never spoke."""
     return next((m["content"] for m in reversed(messages) if m["role"] == "assistant"), "")

@@ -7,6 +7,9 @@ sorted by name, so the same pictures give the same file.
 
 from __future__ import annotations
 
+import base64
+import struct
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ SCHEMA = pyarrow.schema(
     ]
 )
 ROWS = 64  # pictures in memory twice while a file is read
+SIDE = 128  # pixels of the longer side of a picture in a conversation that is kept for people to read
 
 
 def beside(table: Path) -> Path:
@@ -80,3 +84,20 @@ def load(table: Path, names: Iterable[str], held: Pictures = HELD) -> None:
         raise UserError(f"{path} cannot be read ({e}): {remedy}") from None
     if wanted:
         raise UserError(f"{path} lacks the picture {min(wanted)[:13]} that a row of {table.name} shows: {remedy}")
+
+
+def data_url(pixels: np.ndarray, side: int = SIDE) -> str:
+    """A picture [H, W, 3] uint8 as a PNG in a data URL, for the pages of a report and for traces; a larger one by every k-th pixel, so that
+    no side has more than `side`. No decoder is needed for it (the extra `vision`)."""
+    k = -(-max(pixels.shape[:2]) // side)
+    small = np.ascontiguousarray(pixels[::k, ::k])
+    height, width, _ = small.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), small.reshape(height, -1)], axis=1)  # 0: no filter
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)),  # 8 bits of red, green and blue
+        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
+        (b"IEND", b""),
+    )
+    told = (struct.pack(">I", len(x)) + name + x + struct.pack(">I", zlib.crc32(name + x)) for name, x in chunks)
+    whole = b"\x89PNG\r\n\x1a\n" + b"".join(told)
+    return f"data:image/png;base64,{base64.b64encode(whole).decode()}"

@@ -69,7 +69,7 @@ def trace(
     root = client.start_trace(
         f"{e['run']}: {e['outcome']}",
         span_type="AGENT",
-        inputs={"question": question},
+        inputs={"question": question} | shown(messages),
         tags=tags,
         attributes={
             "problem": e["problem"],
@@ -91,7 +91,8 @@ def trace(
         tool = m["role"] == "tool"
         turn += not tool
         name = "search" if tool else ", ".join([f"turn {turn}", *itertools.islice(speakers, 1)])
-        inputs = {"query": messages[i - 1]["content"]} if tool and i else {"messages": seen(e, i)}
+        before = {"messages": [told(one) for one in seen(e, i)]}
+        inputs = {"query": messages[i - 1]["content"]} if tool and i else before
         span = client.start_span(
             name,
             root.trace_id,
@@ -100,14 +101,28 @@ def trace(
             inputs=inputs,
             start_time_ns=at,
         )
-        client.end_span(root.trace_id, span.span_id, outputs=m["content"], end_time_ns=at + length)
+        client.end_span(root.trace_id, span.span_id, outputs=told(m)["content"], end_time_ns=at + length)
         at += max(length, STEP)
     last = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     outputs = {"answer": e.get("said", last), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
     client.end_trace(root.trace_id, outputs=outputs, end_time_ns=at)
 
 
-def seen(e: Mapping[str, Any], i: int) -> list[dict[str, str]]:
+def shown(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the first message with pictures shows, as a message of a chat that MLflow draws; nothing where none does."""
+    first = next((m for m in messages if m.get("pictures")), None)
+    return {} if first is None else {"messages": [told(first)]}
+
+
+def told(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of an episode as one of a chat: with pictures its content has parts, as that of OpenAI's chat completions."""
+    if not (given := message.get("pictures")):
+        return dict(message)
+    parts = [{"type": "image_url", "image_url": {"url": url}} for url in given]
+    return {"role": message["role"], "content": [*parts, {"type": "text", "text": message["content"]}]}
+
+
+def seen(e: Mapping[str, Any], i: int) -> list[dict[str, Any]]:
     """The messages that the model saw before message i: where the history was rewritten (`forks`), those of its row."""
     messages = e["messages"]
     forks: list[tuple[int, int | None]] = list(e.get("forks") or [])

@@ -18,7 +18,7 @@ from tasks.pages.flowchart import flowchart
 from tasks.core.labels import TRAINED
 from tasks.runtime.stage import Stage
 from tasks.stages.report import DATA, chosen, headline, own_rows, report
-from tasks.storage import tables
+from tasks.storage import pictures, tables
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 VOID = {"meta", "line", "circle", "path", "rect", "img", "br"}
@@ -380,6 +380,19 @@ def test_rows_of_an_episode_are_told_apart():
     rewritten = page.episode({"messages": talk, "forks": [[2, None]], **rest})
     assert rewritten.index("text 1") < rewritten.index("the history was rewritten") < rewritten.index("text 2")
     assert "goes on from turn 1 of the model" in page.episode({"messages": talk, "forks": [[2, 0]], **rest})
+
+
+def test_a_turn_shows_its_pictures_and_nothing_from_elsewhere():
+    shown = pictures.data_url(np.full((4, 4, 3), 7, np.uint8))
+    rest = dict.fromkeys(("outcome", "env", "family", "model", "run", "answer"), "x")
+    talk = [
+        {"role": "user", "content": "<image>Where?", "pictures": [shown, "https://x.example/a.png", f'{shown}"><b>']},
+        {"role": "assistant", "content": "<act>click 1 2</act>"},
+        {"role": "tool", "content": "<image>", "pictures": [shown]},
+    ]
+    html = page.episode({"messages": talk, **rest})
+    assert html.count("<img") == html.count(f'src="{shown}"') == 2 and "x.example" not in html and "<b>" not in html
+    assert html.index(shown) < html.index("click 1 2") < html.rindex(shown)
 
 
 def test_turns_of_several_policies_name_role_and_policy():

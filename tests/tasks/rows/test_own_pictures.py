@@ -1,5 +1,6 @@
 """Pictures of the user's own: from files to problems, the table beside them, and the stage `rl`."""
 
+import base64
 import io
 import json
 
@@ -7,13 +8,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from synth.types import Problem, Quarantined
+from synth.types import Message, Problem, Quarantined, Scored
 from tasks.core.errors import UserError
 from tasks.rows.pictures import Refused, decoded
 from tasks.runtime.stage import Stage
+from tasks.stages.evaluate import row
 from tasks.stages.problems import problems
 from tasks.storage import pictures, tables
 from training.media import HELD, Pictures, name_of
+from training.types import Rollout
 
 
 def png(pixels, mode="RGB", **more):
@@ -174,3 +177,30 @@ def test_pictures_that_are_not_those_of_the_table_are_one_sentence(tmp_path):
     file.unlink()
     with pytest.raises(UserError, match="is not beside it"):
         tables.read(table, Problem)
+
+
+@pytest.mark.parametrize("size", [1, 7, 128, 129, 300])
+def test_a_picture_in_a_kept_conversation_is_a_png_that_others_read(size):
+    """A larger one has every k-th pixel, so that no side is over 128."""
+    given = scene(size, size)[:, : max(1, size - 3)]
+    url = pictures.data_url(given)
+    head, _, data = url.partition(",")
+    k = -(-size // 128)
+    assert head == "data:image/png;base64" and len(Image.open(io.BytesIO(base64.b64decode(data))).getbands()) == 3
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(base64.b64decode(data)))), given[::k, ::k])
+
+
+def test_what_a_conversation_showed_is_kept_with_it(tmp_path):
+    """Pictures that an environment drew on the way too: no table has them."""
+    names = [HELD.add(scene(k)) for k in (50, 51)]
+    talk = (
+        Message(role="user", content="<image>Where?", media=(names[0],)),
+        Message(role="assistant", content="<act>click 1 2</act>"),
+        Message(role="tool", content="<image>", media=(names[1],)),
+    )
+    problem = Problem.make(prompt=talk[:1], answer="a", verifier="exact", family="f", split="test")
+    played = Rollout(problem=problem, group="g", segments=(), score=Scored(value=1.0), info={"messages": talk})
+    asked, acted, seen = row(played, 0)["messages"]
+    assert asked["pictures"] == [pictures.data_url(scene(50))] and seen["pictures"] == [pictures.data_url(scene(51))]
+    assert acted == {"role": "assistant", "content": "<act>click 1 2</act>"}
+    assert row(played, 1)["messages"] is None

@@ -680,6 +680,29 @@ def test_spans_of_several_policies_name_who_spoke():
     assert names == ["turn 1, pioneer: one", "turn 2, observer: other", "turn 1", "turn 2"]
 
 
+def test_spans_show_the_pictures_that_the_model_saw():
+    """As parts of a chat, which MLflow draws; text alone stays text."""
+    spans, last = [], SimpleNamespace(trace_id="t", span_id="s")
+    client = SimpleNamespace(
+        start_trace=lambda *a, **k: spans.append(k["inputs"]) or last,
+        start_span=lambda name, *a, **k: spans.append(k["inputs"]) or last,
+        end_span=lambda *a, **k: spans.append(k["outputs"]),
+        end_trace=lambda *a, **k: None,
+    )
+    e = {"run": "rl", "model": "rl", "problem": "p", "outcome": "right", "score": 1.0, "answer": "a"}
+    url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    asked = {"role": "user", "content": "<image>Where?", "pictures": ["data:image/png;base64,AA=="]}
+    talk = [asked, {"role": "assistant", "content": "click"}, {**asked, "role": "tool", "content": "<image>"}]
+    trace(client, "1", "run", {**e, "messages": talk}, 0)
+    chat = {"role": "user", "content": [url, {"type": "text", "text": "<image>Where?"}]}
+    assert spans[0] == {"question": "<image>Where?", "messages": [chat]}
+    assert spans[1] == {"messages": [chat]} and spans[2] == "click"
+    assert spans[3] == {"query": "click"} and spans[4] == [url, {"type": "text", "text": "<image>"}]
+    spans.clear()
+    trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, talk[1]]}, 0)
+    assert spans == [{"question": "x"}, {"messages": [{"role": "user", "content": "x"}]}, "click"]
+
+
 def flip(path, word):
     """Damage one byte of the first line that holds `word`."""
     data = bytearray(path.read_bytes())
