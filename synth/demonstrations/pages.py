@@ -14,6 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from synth.knowledge.kb import KB, Fact
 from synth.knowledge.world import world
@@ -42,9 +43,7 @@ def pages(
     if not 0 <= lists <= 1:
         raise ValueError(f"lists is {lists}: the share of name lists lies between 0 and 1")
     for index in range(first, first + count):
-        number = index // PER_WORLD
-        if index == first or index % PER_WORLD == 0:
-            shelf = _Shelf(world(countries=countries, seed=seed_for(seed, "sft", "pages", "", number)))
+        shelf = _shelf(seed_for(seed, "sft", "pages", "", index // PER_WORLD), countries)
         rng = random.Random(seed_for(seed, "sft", "page", "", index))
         yield _names(shelf.kb, rng) if rng.random() < lists else shelf.page(rng, facts)
 
@@ -52,6 +51,11 @@ def pages(
 def _names(kb: KB, rng: random.Random) -> Page:
     names = [e.name for e in rng.sample(list(kb.entities.values()), 6)]
     return Page(head=" ".join(names) + "\n", tail=" ".join(names))
+
+
+@lru_cache(maxsize=4)  # a step of training reads fewer pages than a world has, so the next step needs the same world
+def _shelf(seed: int, countries: int) -> _Shelf:
+    return _Shelf(world(countries=countries, seed=seed))
 
 
 class _Shelf:

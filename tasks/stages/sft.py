@@ -214,7 +214,10 @@ def sft(
         """Row `i` as shown at a step; with its original names if made-up ones make it too long."""
         if not made_up_names:
             return rows[i]
-        row = demonstration_row(renderer, told(kept[i], step + 1), context_weight, last=last[kept[i]])
+        messages = told(kept[i], step + 1)
+        if messages is demos[kept[i]].messages:
+            return rows[i]
+        row = demonstration_row(renderer, messages, context_weight, last=last[kept[i]])
         return row if len(row.ids) <= max_length else rows[i]
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"), device=device)
