@@ -19,6 +19,9 @@ import numpy as np
 from synth.types import Message, PreferencePair
 
 _TOKEN = re.compile(r"\w+|[-+*/=]")
+_SIGNS = "-+*/="
+_ASCII = "".join(map(chr, range(128)))
+_SPACED = str.maketrans(_ASCII, "".join(c.lower() if c.isalnum() or c in "_" + _SIGNS else " " for c in _ASCII))
 BLIND = {"length", "words"}  # features that a detector blind to length ignores
 _TAGGED = re.compile(r"<(\w+)>([^<]*)</\1>\s*$")
 
@@ -122,7 +125,7 @@ def reader(prompt: Sequence[Message]) -> Callable[[str], tuple[str, tuple[float,
     def of(answer: str) -> tuple[str, tuple[float, ...]]:
         tagged = _TAGGED.search(answer)
         tag, payload = (tagged[1], tagged[2]) if tagged else ("", answer)
-        words = _TOKEN.findall(payload.lower())
+        words = _words(payload)
         final, working = set(words), tokens(answer[: tagged.start()] if tagged else "")
         beside = [line for line in lines if final and final <= line]
         return tag, (
@@ -155,7 +158,18 @@ def kind(prompt: Sequence[Message]) -> str:
 
 
 def tokens(text: str) -> Counter[str]:
-    return Counter(_TOKEN.findall(text.lower())) if text else Counter()
+    return Counter(_words(text)) if text else Counter()
+
+
+def _words(text: str) -> list[str]:
+    """The words and signs of a text in lower case: what _TOKEN finds, for ASCII in half of its time."""
+    if not text.isascii():
+        return _TOKEN.findall(text.lower())
+    spaced = text.translate(_SPACED)
+    for sign in _SIGNS:
+        if sign in spaced:
+            spaced = spaced.replace(sign, f" {sign} ")
+    return spaced.split()
 
 
 def _numbers(words: Counter[str]) -> Counter[str]:

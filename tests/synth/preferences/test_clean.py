@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import replace
 from random import Random
 
@@ -343,3 +344,8 @@ def test_the_fit_of_the_labels_is_sklearns_at_its_optimum(c):
 def test_columns_that_cleaners_need_are_no_observations_of_rollouts():
     assert "votes" in bind("synth.preferences.cleaners", {"piece": "annotators"}).needs
     assert bind("synth.preferences.cleaners", {"piece": "annotators"}).observations == ()
+
+
+@given(st.text(st.sampled_from("aZ_9-+*/= \n.,<\x1f\t\x00é½")))
+def test_words_and_signs_are_those_that_the_expression_finds(text):
+    assert list(tokens(text).elements()) == list(Counter(re.findall(r"\w+|[-+*/=]", text.lower())).elements())
