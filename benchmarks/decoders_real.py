@@ -18,8 +18,12 @@ reads the conversation, and is charged for it.
 Compared. Every decoder answers within a budget of 5 times a prompt and its longest answer. Greedy, majority of k and best of n are
 run again with what a decoder did spend, on average, as their budget (what one answer needs, where it spent less; rounded up to a
 quarter of it). Forward tokens of all models count; fitting does not. Settings are defaults but for what says how much is drawn,
-and shorter fits. Not run for the CPU time of their fits: `t_pop`, `rlot`, `fr_ponder`, `dynamic_control`, `draft_tree`;
-`witness` and `cognition_of_thought` do not apply.
+and shorter fits. `witness` and `cognition_of_thought` do not apply.
+
+A second run, `--fitted`, declared as such and committed before it: `t_pop`, `draft_tree`, `rlot`, `fr_ponder` and `dynamic_control`, which the
+first left out for the CPU time of their fits. The same questions, pairs, budget and peers. Fits are far shorter than their defaults: `rlot`
+16 episodes of blocks of 4 tokens (of 400), `fr_ponder` 2 steps of groups of 4 (of 40 of 8), `dynamic_control` 2 steps of groups of 4 (of 30 of
+8). So it says what they are worth where little was spent on a fit, and not what more would give. Times were measured on seed 1; no score was seen.
 
 Intervals: t over the seeds; a difference to a peer is paired by seed. `--quick` measures the CPU seconds of a decoder on a seed of its own, and
 shows no score.
@@ -60,6 +64,13 @@ DECODERS: tuple[dict[str, Any], ...] = (
     {"piece": "brt_align"},
     {"piece": "model_surgery"},
     {"piece": "speculate", "words": 1024, "steps": 100},
+)
+FITTED: tuple[dict[str, Any], ...] = (
+    {"piece": "t_pop"},
+    {"piece": "draft_tree", "words": 1024, "steps": 100},
+    {"piece": "rlot", "piece_tokens": 4, "max_steps": 4, "episodes": 16},
+    {"piece": "fr_ponder", "steps": 2, "group": 4},
+    {"piece": "dynamic_control", "steps": 2, "group": 4},
 )
 
 
@@ -171,6 +182,7 @@ def measured(world: Pretrained, decoders: Sequence[dict[str, Any]] = DECODERS) -
 def main() -> int:
     parser = argparse.ArgumentParser(description="decoders at equal forward tokens on a pretrained model, five seeds")
     parser.add_argument("--model", default="", help="GGUF or folder in the place of SmolLM2")
+    parser.add_argument("--fitted", action="store_true", help="the second run: decoders whose fits are long")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "--finished", action="store_true", help="run nothing: write the results of the seeds that are finished"
@@ -182,17 +194,20 @@ def main() -> int:
     if not args.finished:
         model, tokenizer = load_model(args.model or smollm2())
         renderer = Renderer(tokenizer)
+    decoders, run = (FITTED, "real-fitted") if args.fitted else (DECODERS, "real")
     if args.quick:
-        for row in measured(Pretrained(model, renderer, 1))[1:]:
+        for row in measured(Pretrained(model, renderer, 1), decoders)[1:]:
             print({k: row[k] for k in ("decoder", "spent", "fit", "seconds")}, flush=True)
         return 0
     for seed in SEEDS:
         rows += kept(
-            f"real-{seed}", None if args.finished else lambda seed=seed: measured(Pretrained(model, renderer, seed))
+            f"{run}-{seed}",
+            None if args.finished else lambda seed=seed: measured(Pretrained(model, renderer, seed), decoders),
         )
     seeds = [s for s in SEEDS if any(r["seed"] == s for r in rows)]
-    results = summary(rows, seeds, (TASK,), AT, COMMAND)
-    for name, file in (("decoders", "decoders-real"), ("decoders-judge", "decoders-real-judge")):
+    results = summary(rows, seeds, (TASK,), AT, f"{COMMAND} --fitted" if args.fitted else COMMAND)
+    files = {"decoders": f"decoders-{run}"} | ({} if args.fitted else {"decoders-judge": "decoders-real-judge"})
+    for name, file in files.items():
         (RESULTS / f"{file}.json").write_text(json.dumps(results[name], indent=1) + "\n", encoding="utf-8")
     return 0
 
