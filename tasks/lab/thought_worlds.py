@@ -11,12 +11,15 @@ Measured of QUESTIONS problems that `rl` never played, one draw each, in the way
                 last MEND steps of unmasking at temperature 0; the share that is then right throughout. 0.5 where nothing is
                 masked again
 
-`short_thoughts` has three digits: what is taught otherwise than token by token learns slowly.
+`short_thoughts` has three digits: what is taught otherwise than token by token learns slowly. `worded_thoughts` has three, and
+writes each sum out, five tokens for one new digit: `314` is answered `3+1=44+4=8<answer>8</answer>`. Four tokens of five can be
+foretold, so a thought may be shorter and carry the same. All ways are taught equally long there.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -42,23 +45,47 @@ from training.rollout.torch_sampler import TorchSampler
 
 LONG, SHORT, TRAIN, QUESTIONS, BATCH, MEND = 5, 3, 400, 200, 32, 2
 STEPS = {"": 180, "gaussian_latents": 600, "masked_diffusion": 600}  # in which a first policy is taught
+WORDED = 1200  # the same where sums are written out, whatever the way
 # Knobs that say how turns are sampled, and not what is taught
 CONTROLS = {"weights", "latents", "remask", "k", "c", "max_latent"}
 
 
-def _text(digits: np.ndarray) -> tuple[str, str]:
+def _text(digits: np.ndarray, words: bool = False) -> tuple[str, str]:
     sums = np.cumsum(digits) % 10
-    return "".join(map(str, digits)), f"{''.join(map(str, sums))}<answer>{sums[-1]}</answer>"
+    steps = map(str, sums)
+    if words:
+        steps = (f"{a}+{b}={c}" for a, b, c in zip(sums[:-1], digits[1:], sums[1:], strict=True))
+    return "".join(map(str, digits)), f"{''.join(steps)}<answer>{sums[-1]}</answer>"
 
 
-def problems(split: Any, n: int, digits: int) -> list[Problem]:
+@dataclass(frozen=True)
+class Chain:
+    """How long the problems of a world are: digits; words: whether each sum is written out."""
+
+    digits: int
+    words: bool = False
+
+    def text(self, digits: np.ndarray) -> tuple[str, str]:
+        return _text(digits, self.words)
+
+    def steps(self, piece: str) -> int:
+        """In which a first policy is taught a way of generation ("": token by token)."""
+        return WORDED if self.words else STEPS[piece]
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a turn."""
+        return 40 if self.words else 16
+
+
+def problems(split: Any, n: int, chain: Chain) -> list[Problem]:
     """Problems of a split; those of different splits differ."""
     rng = np.random.default_rng(seed_for(0, "thoughts"))
-    drawn = rng.permutation(10**digits)[: TRAIN + QUESTIONS]
+    drawn = rng.permutation(10**chain.digits)[: TRAIN + QUESTIONS]
     chosen = drawn[:TRAIN] if split == "train" else drawn[TRAIN:]
     out = []
     for number in chosen[:n]:
-        asked, said = _text(np.array([int(c) for c in f"{number:0{digits}d}"]))
+        asked, said = chain.text(np.array([int(c) for c in f"{number:0{chain.digits}d}"]))
         about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "thoughts", "split": split}
         out.append(Problem.make(prompt=asked, answer=said.partition("<answer>")[2][0], **about))
     return out
@@ -71,20 +98,20 @@ def _tokenizer() -> Any:
     return train_tokenizer(texts * 2, vocab_size=288)
 
 
-def _row(renderer: Renderer, rng: np.random.Generator, digits: int) -> Row:
-    asked, said = _text(rng.integers(0, 10, digits))
+def _row(renderer: Renderer, rng: np.random.Generator, chain: Chain) -> Row:
+    asked, said = chain.text(rng.integers(0, 10, chain.digits))
     talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
     return demonstration_row(renderer, talk, 0.0)
 
 
-def taught(spec: dict[str, Any] | None, digits: int) -> Path:
+def taught(spec: dict[str, Any] | None, chain: Chain) -> Path:
     """A sealed folder as the stage sft writes it, of a policy that was taught a way of generation."""
     way = bind("generation", spec)() if spec else None
     if way is None or not way.lessons:
-        return _taught("", "{}", digits)
+        return _taught("", "{}", chain)
     assert spec is not None
     return _taught(
-        spec["piece"], json.dumps({k: v for k, v in spec.items() if k not in CONTROLS}, sort_keys=True), digits
+        spec["piece"], json.dumps({k: v for k, v in spec.items() if k not in CONTROLS}, sort_keys=True), chain
     )
 
 
@@ -104,22 +131,22 @@ def newborn(world: str) -> nn.Module:
 
 
 @lru_cache
-def _taught(piece: str, knobs: str, digits: int) -> Path:
+def _taught(piece: str, knobs: str, chain: Chain) -> Path:
     tokenizer = _tokenizer()
     renderer = Renderer(tokenizer)
     model = newborn("thoughts")
     way: Generation | None = bind("generation", json.loads(knobs))() if piece else None
     kind: dict[str, Any] = {"kind": "muon", "lr": 4e-3} if piece else {"lr": 3e-3}
-    rng, optim = np.random.default_rng(1), Optim(warmup=20, steps=STEPS[piece], **kind)
+    rng, optim = np.random.default_rng(1), Optim(warmup=20, steps=chain.steps(piece), **kind)
     if way is not None:
         way.begin(model, renderer)
     learner = Learner(model, optim) if way is None else Learner(model, optim, read=way.taught)
-    for _ in range(STEPS[piece]):
-        rows = [_row(renderer, rng, digits) for _ in range(BATCH)]
+    for _ in range(chain.steps(piece)):
+        rows = [_row(renderer, rng, chain) for _ in range(BATCH)]
         if way is not None:
             rows = [way.lesson(row, renderer, rng) for row in rows]
         learner.step(weighted(rows, "cpu"), nll if way is None else way.loss)
-    folder = _folder() / f"thoughts-{digest(piece, knobs, digits)[:8]}"
+    folder = _folder() / f"thoughts-{digest(piece, knobs, repr(chain))[:8]}"
     folder.mkdir()
     for name in ("model", "base"):
         save_model(model, tokenizer, folder / name)
@@ -127,28 +154,28 @@ def _taught(piece: str, knobs: str, digits: int) -> Path:
     return folder
 
 
-def _lay(room: Room, digits: int) -> None:
-    room.write("problems", problems=problems("train", TRAIN, digits))
+def _lay(room: Room, chain: Chain) -> None:
+    room.write("problems", problems=problems("train", TRAIN, chain))
     room.write("questions", problems=[])
     room.write("kb", passages=NOTHING)
 
 
-def _start(room: Room, name: str, resolved: Any, digits: int) -> None:
+def _start(room: Room, name: str, resolved: Any, chain: Chain) -> None:
     """In the place of the stage sft."""
-    room.stand("sft", taught(room.kept["knobs"]["rl"].params["generation"], digits))
+    room.stand("sft", taught(room.kept["knobs"]["rl"].params["generation"], chain))
 
 
-def _measure(room: Room, digits: int) -> dict[str, float]:
+def _measure(room: Room, chain: Chain) -> dict[str, float]:
     """See the head of this file."""
-    way, folder = None, taught(None, digits)
+    way, folder = None, taught(None, chain)
     if "knobs" in room.kept:
         stage = room.kept["knobs"]["rl"]
         made = bind_all(stage.pieces, stage.params, stage.settings)["generation"]
         way, folder = made() if made is not None else None, room.root / "artifacts" / "rl"
-    return measured(folder / "model", way, room.seed, digits)
+    return measured(folder / "model", way, room.seed, chain)
 
 
-def measured(folder: Path, way: Generation | None, seed: int, digits: int) -> dict[str, float]:
+def measured(folder: Path, way: Generation | None, seed: int, chain: Chain) -> dict[str, float]:
     model, tokenizer = load_model(folder)
     renderer = Renderer(tokenizer)
     if way is not None:
@@ -157,12 +184,12 @@ def measured(folder: Path, way: Generation | None, seed: int, digits: int) -> di
         sampler=TorchSampler(model, renderer.end_id) if way is None else way.sampler(model, renderer),
         renderer=renderer,
         envs={"single": single()},
-        sampling=Sampling(temperature=1.0, max_tokens=16),
+        sampling=Sampling(temperature=1.0, max_tokens=chain.longest),
         max_tokens=64,
     )
-    groups = player.play(problems("test", QUESTIONS, digits), 1, seed_for(seed, "thoughts", "measure"))
+    groups = player.play(problems("test", QUESTIONS, chain), 1, seed_for(seed, "thoughts", "measure"))
     rollouts = [g.rollouts[0] for g in groups]
-    mended = _mended(way, model, renderer, seed, digits) if isinstance(way, MaskedDiffusion) else {}
+    mended = _mended(way, model, renderer, seed, chain) if isinstance(way, MaskedDiffusion) else {}
     steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]
     return {
         "accuracy": float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in rollouts])),
@@ -171,12 +198,12 @@ def measured(folder: Path, way: Generation | None, seed: int, digits: int) -> di
     }
 
 
-def _mended(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: int, digits: int) -> dict[str, float]:
+def _mended(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: int, chain: Chain) -> dict[str, float]:
     rng = np.random.default_rng(seed_for(seed, "mended"))
     prompts, right, found = [], [], []
     figures = [int(renderer.encode(str(d))[0]) for d in range(10)]
-    for i, p in enumerate(problems("test", QUESTIONS, digits)):
-        said = renderer.encode(_text(np.array([int(c) for c in p.prompt[0].content]))[1])
+    for i, p in enumerate(problems("test", QUESTIONS, chain)):
+        said = renderer.encode(chain.text(np.array([int(c) for c in p.prompt[0].content]))[1])
         turn = np.concatenate([said, np.full(way.length - len(said), renderer.end_id)]).astype(np.int64)
         seen = turn.copy()
         if i % 2:
@@ -192,20 +219,25 @@ def _mended(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: in
     return {"mended": float(np.mean(same))}
 
 
-def _place(digits: int) -> Place:
+def _place(chain: Chain) -> Place:
     return Place(
-        ("sft", "rl"), partial(_lay, digits=digits), partial(_measure, digits=digits), partial(_start, digits=digits)
+        ("sft", "rl"), partial(_lay, chain=chain), partial(_measure, chain=chain), partial(_start, chain=chain)
     )
 
 
 def thoughts() -> Place:
     """See the head of this file."""
-    return _place(LONG)
+    return _place(Chain(LONG))
 
 
 def short_thoughts() -> Place:
     """The same of three digits."""
-    return _place(SHORT)
+    return _place(Chain(SHORT))
 
 
-WORLDS = (thoughts, short_thoughts)
+def worded_thoughts() -> Place:
+    """Of three, each sum written out."""
+    return _place(Chain(SHORT, words=True))
+
+
+WORLDS = (thoughts, short_thoughts, worded_thoughts)
