@@ -27,6 +27,13 @@ def overrides(recipe: str | None, settings: list[str]) -> dict[str, Any]:
     return out
 
 
+def overrides_of(path: Path, recipe: str | None, settings: list[str]) -> dict[str, Any]:
+    """`overrides`, and the sizes of a profile that is among them (`of_profile`), of the project whose params.yaml is
+    `path`."""
+    changes = overrides(recipe, settings)
+    return changes | of_profile(path, changes)
+
+
 @contextmanager
 def blamed(changes: Mapping[str, Any]) -> Iterator[None]:
     """What is wrong with a value of `--set` is said of `--set`, not of params.yaml, which does not hold it."""

@@ -22,7 +22,7 @@ from prefect.states import Completed, Running
 from pydantic import Field
 
 from flows.elsewhere import asked
-from flows.overrides import blamed, merged, of_profile, overrides
+from flows.overrides import blamed, merged, overrides_of
 from tasks.core.errors import StageError, UserError, nearest
 from tasks.core.paths import project
 from tasks.planning import plan
@@ -74,8 +74,7 @@ def pipeline(
     root = project()
     if odd := sorted((pools or {}).keys() - {"cpu", "gpu", *graph(root)}):
         raise UserError(f"pipeline: pools names {odd[0]!r}: {nearest(odd[0], ['cpu', 'gpu', *graph(root)])}")
-    changes = overrides(recipe, list(settings))
-    changes |= of_profile(root / "params.yaml", changes)
+    changes = overrides_of(root / "params.yaml", recipe, list(settings))
     with blamed(changes):  # refuses with one sentence before anything starts
         plan.plans(root, changed=lambda params: merged(params, changes))
     dvc.committed(root)

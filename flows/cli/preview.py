@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from flows.cli._text import count, dump, plain
-from flows.overrides import blamed, merged, of_profile, overrides
+from flows.overrides import blamed, merged, overrides_of
 from tasks.core.paths import project
 
 
@@ -27,8 +27,7 @@ def preview(args: argparse.Namespace) -> int:
     from tasks.results import preview as task
 
     root = project()
-    changes = overrides(args.recipe, args.set)
-    changes |= of_profile(root / "params.yaml", changes)
+    changes = overrides_of(root / "params.yaml", args.recipe, args.set)
     with blamed(changes):
         shown = task.preview(root, args.stage, args.n, changed=lambda params: merged(params, changes))
     failed = sum(proof.holds is False for _, proof in shown.rows)

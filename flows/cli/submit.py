@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from flows.cli._text import count
-from flows.overrides import blamed, merged, of_profile, overrides
+from flows.overrides import blamed, merged, overrides_of
 from tasks.core.errors import UserError, nearest
 from tasks.core.paths import inside
 
@@ -57,8 +57,7 @@ def submit(args: argparse.Namespace) -> int:
     gpus = re.fullmatch(r"(\d+)(?:x([\w.-]+))?", args.gpus)
     if gpus is None:
         raise UserError(f"--gpus {args.gpus}: write how many a machine has, and which: 8, or 8xH200")
-    changes = overrides(args.recipe, args.set)
-    changes |= of_profile(root / "params.yaml", changes)
+    changes = overrides_of(root / "params.yaml", args.recipe, args.set)
     with blamed(changes):
         plans = plan.plans(root, changed=lambda params: merged(params, changes))
     job = task.Job(

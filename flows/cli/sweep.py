@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from flows.cli._text import columns, count, dump
-from flows.overrides import blamed, merged, of_profile, overrides
+from flows.overrides import blamed, merged, overrides_of
 from tasks.core.errors import UserError
 from tasks.core.paths import inside
 
@@ -40,8 +40,7 @@ def sweep(args: argparse.Namespace) -> int:
     if args.workers < 1:
         raise UserError("sweep: --workers must be 1 or more")
     commit = task.clean(root)
-    base = overrides(args.recipe, args.set)
-    base |= of_profile(root / "params.yaml", base)
+    base = overrides_of(root / "params.yaml", args.recipe, args.set)
     name, points = task.grid(args.grid, commit, base, frozenset(PARAMS))
     seen: set[tuple[str, str]] = set()
     plans: dict[str, Any] = {}
