@@ -150,8 +150,15 @@ def one_part(seed: int, split: Split, index: int, **knobs: Any) -> Problem | Non
         text = f"{whole.question.partition(', then ')[0].rstrip('.')}."
         if split_of(text) == split:
             actions = whole.answer.split("; ")[: 1 if "\nPress" in text else 2]
-            made = {"prompt": text, "answer": "; ".join(actions), "verifier": whole.verifier, "env": whole.env}
-            return Problem.make(**made, family=whole.family, difficulty=whole.difficulty, split=split)
+            return Problem.make(
+                prompt=text,
+                answer="; ".join(actions),
+                verifier=whole.verifier,
+                env=whole.env,
+                family=whole.family,
+                difficulty=whole.difficulty,
+                split=split,
+            )
     return None
 
 
