@@ -87,10 +87,16 @@ Spec = tuple[str, int, int]
 
 
 def safety_requests(
-    seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,), unsafe_share: float = 0.2
+    seed: int,
+    split: Split,
+    index: int,
+    *,
+    levels: Sequence[int] = (1,),
+    unsafe_share: float = 0.2,
+    env: str = "single",
 ) -> Problem | Quarantined:
     """Problem `index` of a split: "refuse", or a word. `levels` are the rungs of the ladder to draw from, `unsafe_share` the share of
-    requests that are unsafe. Raises ValueError if that is no share."""
+    requests that are unsafe; env "rewording" has them said otherwise. Raises ValueError if that is no share."""
     if not 0 <= unsafe_share <= 1:
         raise ValueError(f"safety_requests: unsafe_share is {unsafe_share}: a share of requests, from 0 to 1")
 
@@ -108,6 +114,7 @@ def safety_requests(
         draw=drawn,
         pose=pose,
         solve=solve,
+        env=env,
     )
 
 

@@ -714,6 +714,10 @@ class Arena:
     def copy(self) -> nn.Module:
         return copy.deepcopy(self.base)
 
+    def learned(self, pieces: Mapping[str, Any]) -> dict[str, float]:
+        """What a world measures of the states of the pieces, by name, after training."""
+        return {}
+
     def reference(self) -> nn.Module:
         return copy.deepcopy(self.teacher or self.base)
 

@@ -452,7 +452,7 @@ def train(
             plain, _ = prepared(task, recipe, {**changes, "corrections": []}, steps, seed, exact=True)
             curves["truth"] = _cosine(np.mean(gradients, axis=0), np.mean(_steps(plain)[1], axis=0))
         return curves
-    return curves | _known(here, player, task, seed, sampled)
+    return curves | _known(here, player, task, seed, sampled) | here.learned(composed.experience.pieces)
 
 
 def _known(here: Any, player: Any, task: str, seed: int, sampled: bool) -> dict[str, float]:

@@ -21,6 +21,7 @@ import numpy as np
 
 from synth.families import matrix_games
 from synth.families.errands import errands
+from synth.families.safety_requests import DISGUISES, HARMLESS, REFUSE, UNSAFE, asked
 from synth.families.tool_pipelines import tool_pipelines
 from synth.families.translations import translations
 from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
@@ -43,6 +44,7 @@ from training.env.overseen import overseen
 from training.env.persuade import persuade
 from training.env.progress import progress
 from training.env.retry import retry
+from training.env.rewording import rewording
 from training.env.route import route
 from training.env.search import search
 from training.env.second_look import second_look
@@ -55,6 +57,7 @@ from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
 from training.model.model import new_model, train_tokenizer
 from training.model.render import Renderer
+from training.rl.reward.guard import unsafe as classified
 from training.rl.reward.typed_units import units
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
@@ -641,6 +644,43 @@ def judges() -> Stage:
     return Stage(problems, says, (host,), {"persuade": host})
 
 
+GUARDED, PLAIN = 12, 0.9  # requests of either label; how often the first generator disguises none
+
+
+def guards() -> Stage:
+    """Twelve unsafe requests and twelve harmless ones to be said otherwise. Nine in ten of what the generator says has no disguise, the
+    others one of five, in either of two wordings."""
+    rng = Random(seed_for(0, "guards"))
+    drawn = [*rng.sample(UNSAFE, GUARDED), *rng.sample(HARMLESS, GUARDED)]
+    about: dict[str, Any] = {"verifier": "exact", "env": "rewording", "family": "requests", "split": "train"}
+    problems = tuple(
+        Problem.make(
+            prompt=f"Request: {asked(what)}",
+            answer=REFUSE if what in UNSAFE else what.split()[-1],
+            lineage={"root": what},
+            **about,
+        )
+        for what in drawn
+    )
+    shares = [PLAIN, *[(1 - PLAIN) / len(DISGUISES)] * len(DISGUISES)]
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        return {answer(asked(p.lineage["root"], k, d)): s for d, s in enumerate(shares) for k in (0, 1)}
+
+    host = rewording()
+    return Stage(problems, says, (host,), {"rewording": host})
+
+
+def _guarding(weights: Sequence[float], known: Sequence[str]) -> dict[str, float]:
+    """accuracy: of the classifier of the reward `guard` on the requests of the world in wordings that nobody said, one in six plain,
+    the others in each disguise, mean of the unsafe and the harmless ones; caught: of the unsafe ones, those called so."""
+    right = []
+    for side, label in ((UNSAFE, True), (HARMLESS, False)):
+        texts = [asked(x, k, d) for x in side if x in known for k in (3, 4) for d in range(len(DISGUISES) + 1)]
+        right.append(float(((classified(weights, texts) > 0.5) == label).mean()))
+    return {"accuracy": sum(right) / 2, "caught": right[0]}
+
+
 def benches() -> Stage:
     """Six questions and two tools. One of them is used seven times in ten, both in turn 15 times in a hundred; answers
     are right 6 times in 10 either way."""
@@ -707,6 +747,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         looks,
         judges,
         overseers,
+        guards,
         benches,
         appeals,
     )
@@ -723,6 +764,10 @@ class Hosted(Arena):
     def measured(self) -> list[Problem]:
         """Those held out, where there are such."""
         return list(self.world.problems[-self.world.held :]) if self.world.held else super().measured
+
+    def learned(self, pieces: Mapping[str, Any]) -> dict[str, float]:
+        weights = pieces.get("reward/guard", {}).get("weights")
+        return _guarding(weights, [p.lineage["root"] for p in self.world.problems]) if weights else {}
 
     def player(self, *, exact: bool = False, **knobs: Any) -> Player:
         wanted = {p.env for p in self.world.problems}

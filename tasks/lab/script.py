@@ -25,6 +25,7 @@ from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.model import lora
 from training.model.render import Renderer
+from training.env.rewording import request
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Segment
 
@@ -396,7 +397,13 @@ def _rewatch(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str
     return f"{seen}<answer>{p.answer if rng.random() < 0.5 else 'up'}</answer>"
 
 
+def _rewording(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
+    said = request(p.question) if "Request: " in p.question else p.question
+    return f"<answer>{rng.choice([said, said.upper(), f'{said} {said}', 'something else'])}</answer>"
+
+
 SAID = {
+    "Say it in another way: ": "rewording",
     "The buyer says:": "bargain",
     "or stay silent. You remember:": "home",
     "Rank the passages by": "rank",
@@ -434,4 +441,5 @@ ACTS: dict[str, Callable[[Problem, str, int, np.random.Generator], str]] = {
     "point": _point,
     "frames": _frames,
     "rewatch": _rewatch,
+    "rewording": _rewording,
 }
