@@ -10,7 +10,7 @@ sometimes right. It is trained once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Seven more tasks are used by protocols only:
+Eight more tasks are used by protocols only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
@@ -21,6 +21,7 @@ Seven more tasks are used by protocols only:
     haggling               questions about coins that two share and about tables of payoffs; measured is how well the shares are bargained
                            for, against partners of two kinds, which nobody learned from
     three_games            rooms, kitchens and cards with a partner of one of three kinds each; measured with a fourth
+    shops                  what things cost, by a search, a program or both of them, each question as it needs
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
 """
@@ -53,6 +54,7 @@ from synth.types import Demonstration, Message, Problem, Sampling, Score, Scored
 from synth.verify import extract_answer
 from synth.verify import _offers as pies
 from synth.verify._team import GAMES, best
+from synth.verify.expression import parse as expression
 from synth.verify.number import parse
 from tasks.knowledge.search_tool import Search
 from tasks.lab.arena import Arena, Rounding, World
@@ -63,6 +65,8 @@ from training.env.retry import retry
 from training.env.search import search
 from training.env.single import Single
 from training.env.team import team
+from training.env.tool import Tool
+from training.env.tools import tools
 from training.rl.group_transform.hints import TEXT as HINT
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
@@ -127,6 +131,7 @@ SIZES = {
     "proofs": Size(steps=1000, demonstrations=8000, turn=40, length=192),
     "haggling": Size(steps=1000, demonstrations=9000, turn=40, length=192),
     "three_games": Size(steps=400, demonstrations=1800, turn=12, length=448),
+    "shops": Size(steps=500, demonstrations=3000, turn=48, length=256),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
@@ -484,9 +489,115 @@ def three_games(size: Size) -> Task:
     )
 
 
+GOODS = ("pears", "plums", "nuts", "beans", "lamps", "pots", "knives", "socks")
+
+
+def _price(goods: str, shop: int) -> int:
+    return 11 + seed_for(0, "starts", "price", goods, shop) % 89
+
+
+def _found(query: str) -> str:
+    """What a search for goods and a shop finds."""
+    read = re.fullmatch(r"([a-z]+) (\d+)", query.strip())
+    return f"{query.strip()}: {_price(read[1], int(read[2]))}" if read and read[1] in GOODS else "nothing found"
+
+
+def _run(code: str) -> str:
+    """What a program of one line prints; it is evaluated as an expression, so that no process is needed."""
+    read = re.fullmatch(r"print\((.+)\)", code.strip())
+    if read is None:
+        raise ValueError("only print(...) of one expression runs here")
+    return str(expression(read[1]).value)
+
+
+def shops(size: Size) -> Task:
+    """A third of the questions needs a search (what does one cost?), a third a program (a product), a third both (what do
+    several cost?). Half of the demonstrations do what is needed; others guess without a tool or after the first, use one that is not
+    needed, or write no call that can be read, which ends the conversation. Shops of the demonstrations are in no question."""
+    code = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
+    own = {
+        "search": _found,
+        "python": Tool(name="python", description="Runs a program.", parameters=code, run=_run),
+    }
+    host = tools(use=["search", "python"], turns=4, calls=3, result=300, context=900, broken="end", describe=False)
+
+    def call(name: str, said: str) -> str:
+        key = {"search": "query", "python": "code"}[name]
+        return f'<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{said}"}}}}</tool_call>'
+
+    def problem(split: Split, kind: str, n: int, value: int, goods: str = "", shop: int = 0) -> Problem:
+        asked = {
+            "search": f"What does one of the {goods} cost in shop {shop}?",
+            "python": f"What is {n} times {value}?",
+            "both": f"What do {n} of the {goods} cost in shop {shop}?",
+        }[kind]
+        right = value if kind == "search" else n * value
+        about = {"kind": kind, "n": n, "value": value, "goods": goods, "shop": shop, "root": asked}
+        return Problem.make(
+            prompt=asked, answer=str(right), verifier="number", env="tools", family=kind, lineage=about, split=split
+        )
+
+    def problems(split: Split, n: int, of: Sequence[int], seed: int = 0) -> list[Problem]:
+        """of: the range of shops; products are shared out by the same share of the thousand."""
+        rng, out = Random(seed_for(seed, "starts", "shops", split)), {}
+        products = [
+            x for x in range(2 * 989, 10 * 989) if of[0] <= seed_for(0, "starts", "products", x) % 1000 < of[-1]
+        ]
+        while len(out) < n:
+            kind, goods, shop = ("search", "python", "both")[len(out) % 3], rng.choice(GOODS), rng.choice(of)
+            many, value = rng.randint(2, 9), _price(goods, shop)
+            if kind == "python":
+                many, value = divmod(rng.choice(products), 989)
+                value += 11
+                goods, shop = "", 0
+            p = problem(split, kind, many, value, goods, shop)
+            out.setdefault(p.id, p)
+        return list(out.values())
+
+    def talk(p: Problem, rng: Random | None = None) -> Talk:
+        about = p.lineage
+        needed = {"search": ["search"], "python": ["python"], "both": ["search", "python"]}[about["kind"]]
+        chance = 0.0 if rng is None else rng.random()
+        value, said = about["value"], p.answer
+        if rng is not None and chance >= 0.5:
+            if chance < 0.75:  # a tool is left out, and its result is guessed
+                left = rng.choice(needed)
+                needed = [x for x in needed if x != left]
+                guess = rng.randint(11, 99)
+                value = guess if left == "search" else value
+                said = str(guess if about["kind"] == "search" else about["n"] * guess)
+            elif chance < 0.9:
+                needed = ["search", "python"]
+        state, begun = host.start(p, own)
+        messages, over = list(begun), False
+        if chance >= 0.9:
+            return (*begun, Message(role="assistant", content=f"<tool_call>{about['goods'] or about['n']}</tool_call>"))
+        for name in needed:
+            what = f"{about['goods'] or about['n']} {about['shop'] or value}"
+            many = 1 if about["kind"] == "search" else about["n"]
+            text = call(name, what if name == "search" else f"print({many} * {value})")
+            messages.append(Message(role="assistant", content=text))
+            heard, over, _ = host.step(state, text)
+            messages += heard
+            if name == needed[-1] == "python":
+                said = heard[0].content.partition("\n")[0]
+        messages.append(Message(role="assistant", content=f"<answer>{said}</answer>"))
+        return tuple(messages)
+
+    train, rng = problems("train", TRAIN, range(100, 400)), Random(seed_for(0, "starts", "shops"))
+    return Task(
+        train=train,
+        held=problems("test", 2 * HELD, range(400, 550)),
+        envs={"tools": host},
+        tools=own,
+        shown=[talk(p, rng) for p in problems("train", size.demonstrations, range(550, 1000), seed=1)],
+        solved=[talk(p) for p in train],
+    )
+
+
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
 OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {  # not tasks of the leaderboard
-    f.__name__: f for f in (proofs, uneven, haggling, three_games)
+    f.__name__: f for f in (proofs, uneven, haggling, three_games, shops)
 }
 
 
