@@ -12,7 +12,14 @@ cut where the next one begins. Where the budget or `expansions` are used up, or 
 written to its end unchecked. A prompt that states nothing of the kind is answered plainly. steps: False is the control:
 whole proofs are drawn, and the first that the checker accepts is given.
 
-Leaves out the planner with its cache of lemmas, and a prover's language: a tactic is a use of one equation.
+The planner (plans > 0): before the search, and again where `stall` expansions in a row have reached no new word, at most `plans` times,
+`width` whole proofs are drawn behind the likeliest open one (or the last that was) and checked by nobody: their words are sub-goals. A step between two of
+them that the checker accepts is a lemma, whatever is wrong before it. Lemmas are kept for the whole search: a word that an open
+proof and lemmas lead to is reached without another draw, so that what was proved of one plan completes another. A plan counts as an
+expansion. The log-prob of a lemma is that of the plan it was written in. Our reading: in the paper another model plans in words, and
+several provers share the cache.
+
+Leaves out a prover's language: a tactic is a use of one equation.
 """
 
 from __future__ import annotations
@@ -20,12 +27,12 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from synth.verify.rewriting import fault, words
+from synth.verify.rewriting import fault, follow, words
 from training.decode import Ask, Decoded, Engine
 from training.decode._segments import Writing, begun, finish, options
 from training.types import Segment
@@ -66,7 +73,9 @@ def stated(text: str) -> Goal | None:
 
 @dataclass(kw_only=True)
 class _Search:
-    """The open proofs of one ask. heap: (-score, order, proof); ends: words that some proof has reached."""
+    """The open proofs of one ask. heap: (-score, order, proof); ends: words that some proof has reached; at: such a proof of each, "" for
+    the empty one; lemmas: word -> word -> the piece that writes the step; planned, idle, used: plans so far, expansions since a new
+    word, lemmas that were built upon."""
 
     goal: Goal
     root: Writing
@@ -75,6 +84,11 @@ class _Search:
     drawn: int = 0
     expanded: int = 0
     done: Writing | None = None
+    at: dict[str, Writing] = field(default_factory=dict)
+    lemmas: dict[str, dict[str, Segment]] = field(default_factory=dict)
+    planned: int = 0
+    idle: int = 0
+    used: int = 0
 
 
 def best_first(
@@ -87,25 +101,28 @@ def best_first(
     length_norm: float = 0.5,
     step_tokens: int = 12,
     steps: bool = True,
+    plans: int = 0,
+    stall: int = 4,
 ) -> list[Decoded]:
-    if min(width, expansions, step_tokens) < 1:
+    if min(width, expansions, step_tokens, stall) < 1:
         raise ValueError(
-            f"width is {width}, expansions {expansions}, step_tokens {step_tokens}: all are numbers of 1 or more"
+            f"width is {width}, expansions {expansions}, step_tokens {step_tokens}, stall {stall}: all are numbers of 1 or more"
         )
+    if plans < 0 or (plans and not steps):
+        raise ValueError(f"plans is {plans}: a number of 0 or more, and 0 with steps: false, which is no search")
     writings = begun(asks)
     goals = [stated(engine.text(ask.prompt)) for ask in asks]
     searches = [_Search(goal=g, root=w) if g else None for g, w in zip(goals, writings, strict=True)]
     for s in searches:
         if s:
             _open(s, s.root, 0.0, 0, length_norm)
+            s.at[""], s.idle = s.root, stall
     while True:
-        at_work: list[tuple[_Search, Writing]] = []
-        for s in searches:
-            if s and s.done is None and s.heap and s.expanded < expansions:
-                chosen = heapq.heappop(s.heap)[2]
-                chosen.drawn, s.expanded = s.expanded, s.expanded + 1
-                at_work.append((s, chosen))
+        _plan(engine, [s for s in searches if s and _stalled(s, plans, stall, expansions)], width, length_norm)
+        at_work = _next([s for s in searches if s and s.done is None and s.heap and s.expanded < expansions])
         if not at_work:
+            if any(s and _stalled(s, plans, stall, expansions) for s in searches):
+                continue
             break
         size = step_tokens if steps else max(w.ask.max_tokens for _, w in at_work)
         drawn = options(engine, [w for _, w in at_work], width, size, least=1)
@@ -116,15 +133,27 @@ def best_first(
                 _judge(engine, s, w, piece, steps=steps, a=length_norm)
             if s.done is None and not steps:
                 _open(s, s.root, 0.0, 0, length_norm)
+            _stitch(s, length_norm)
     chosen = []
     for s, w in zip(searches, writings, strict=True):
         best = w if s is None else s.done or (s.heap[0][2] if s.heap else s.root)
         if s:
             ended = "proved" if s.done and not _fault(engine, s.goal, s.done.ids) else "not proved"
-            best.account.events.append(f"{ended} after {s.expanded} expansions")
+            lemmas = f", {s.planned} plans, {s.used} lemmas used" if plans else ""
+            best.account.events.append(f"{ended} after {s.expanded} expansions{lemmas}")
         chosen.append(best)
     finish(engine, [w for w in chosen if not w.over])
     return [w.decoded() for w in chosen]
+
+
+def _next(searches: Sequence[_Search]) -> list[tuple[_Search, Writing]]:
+    """The likeliest open proof of each search, which it is taken from."""
+    out = []
+    for s in searches:
+        chosen = heapq.heappop(s.heap)[2]
+        chosen.drawn, s.expanded, s.idle = s.expanded, s.expanded + 1, s.idle + 1
+        out.append((s, chosen))
+    return out
 
 
 def _open(s: _Search, w: Writing, logp: float, depth: int, a: float) -> None:
@@ -167,9 +196,82 @@ def _judge(engine: Engine, s: _Search, w: Writing, piece: Segment, *, steps: boo
         return
     if fault(before, s.goal.rules, s.goal.first, before[-1]):
         return
-    s.ends.add(before[-1])
+    _reach(s, after, before[-1], len(before), a)
+
+
+def _reach(s: _Search, after: Writing, word: str, depth: int, a: float) -> None:
+    s.ends.add(word)
+    s.at[word], s.idle = after, 0
     logp = float(sum(p.logp.sum() for p in after.parts if p.logp is not None))
-    _open(s, after, logp, len(before), a)
+    _open(s, after, logp, depth, a)
+
+
+def _stalled(s: _Search, plans: int, stall: int, expansions: int) -> bool:
+    """Whether it is time for a plan."""
+    late = s.idle >= stall or not s.heap
+    return s.done is None and s.planned < plans and s.expanded < expansions and late
+
+
+def _plan(engine: Engine, searches: Sequence[_Search], width: int, a: float) -> None:
+    """Draws plans behind the likeliest open proof of each search, and uses what they prove."""
+    if not searches:
+        return
+    behind = [s.heap[0][2] if s.heap else [*s.at.values()][-1] for s in searches]
+    for s, w in zip(searches, behind, strict=True):
+        w.drawn, s.expanded, s.planned, s.idle = s.expanded, s.expanded + 1, s.planned + 1, 0
+    size = max(w.ask.max_tokens for w in behind)
+    for s, w, few in zip(searches, behind, options(engine, behind, width, size, least=1), strict=True):
+        if not few:
+            s.done = w
+        for piece in few:
+            whole = Writing(ask=w.ask, account=w.account, parts=[*w.parts])
+            whole.take(piece)
+            if s.done is None and piece.stop != "length" and not _fault(engine, s.goal, whole.ids):
+                s.done = whole
+            _learn(engine, s, w, piece)
+        _stitch(s, a)
+
+
+def _learn(engine: Engine, s: _Search, w: Writing, piece: Segment) -> None:
+    """Keeps the steps of a plan that the checker accepts."""
+    before = _chain(engine, w.ids) or [""]
+    word, known, start = before[-2] if len(before) > 1 else "", len(before), 0
+    for n in range(1, len(piece.ids) + 1):
+        said, last = _chain(engine, np.concatenate([w.ids, piece.ids[:n]])), n == len(piece.ids)
+        if said is None:
+            continue
+        ends = last and piece.stop != "length" and said[-1] != ""
+        if len(said) > known and said[-1] == "" or ends:
+            new = said[-1] if ends else said[-2]
+            step = _slice(piece, start, n)
+            if new == s.goal.first if word == "" else new in follow(word, s.goal.rules):
+                if not ends or new == s.goal.last:
+                    s.lemmas.setdefault(word, {}).setdefault(new, step)
+            word, known, start = new, len(said), n
+
+
+def _slice(piece: Segment, start: int, end: int) -> Segment:
+    parts = {k: v[start:end] for k in ("logp", "entropy") if (v := getattr(piece, k)) is not None}
+    return replace(piece, ids=piece.ids[start:end], stop=piece.stop if end == len(piece.ids) else "length", **parts)
+
+
+def _stitch(s: _Search, a: float) -> None:
+    """Opens what open proofs and lemmas lead to, and ends the search where that is the goal."""
+    waiting = list(s.at) if s.done is None and s.lemmas else []
+    while waiting:
+        word = waiting.pop(0)
+        for new, step in s.lemmas.get(word, {}).items():
+            w = s.at[word]
+            if (new in s.ends and step.stop == "length") or len(w.ids) + len(step.ids) > w.ask.max_tokens:
+                continue
+            after = Writing(ask=w.ask, account=w.account, parts=[*w.parts])
+            after.take(step)
+            s.used += 1
+            if step.stop != "length":  # it is kept only where it is the goal's
+                s.done = after
+                return
+            _reach(s, after, new, len(after.parts), a)
+            waiting.append(new)
 
 
 def _step(engine: Engine, before: np.ndarray, ids: np.ndarray) -> int:

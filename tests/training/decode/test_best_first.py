@@ -119,3 +119,31 @@ def test_where_nothing_is_proved_an_answer_is_given_all_the_same():
 def test_words_of_a_proof_under_way():
     assert words("aab = bb =") == ["aab", "bb", ""] and words("aab = ?") == ["aab", "?"] and words("aab, bb") is None
     assert fault(["aab"], [["ab", "ba"]], "aab", "aab") == "" and words("a" * 3000) is None
+
+
+def test_what_was_proved_of_two_plans_is_put_together():
+    """The first plan begins right and ends wrong, the second begins wrong and ends right: neither is a proof."""
+    said, asked, account = run({"": [("aab=aba=cd.", -0.1), ("aab=cd=aba=baa=bb.", -0.1)]}, width=2, plans=1)
+    assert said == "aab=aba=baa=bb" and asked == ["", ""]
+    assert account.events == ["proved after 1 expansions, 1 plans, 4 lemmas used"]
+
+
+def test_the_search_goes_on_where_plans_end_and_uses_their_lemmas_later():
+    """Of the plan, baa = bb is a lemma that nothing leads to until the search has reached baa."""
+    said, asked, account = run(
+        {"": [("cd=baa=bb.", -0.1), ("aab=", -0.1)], "aab=": [("aba=", -0.1)], "aab=aba=": [("baa=", -0.1)]},
+        width=1,
+        plans=1,
+    )
+    assert said == "aab=aba=baa=bb" and asked == ["", "", "aab=", "aab=aba="]
+    assert account.events == ["proved after 4 expansions, 1 plans, 1 lemmas used"]
+
+
+def test_a_search_that_stalls_is_planned_anew_behind_what_is_proved():
+    """After one step that holds, two in a row do not; the second plan goes on from there."""
+    pieces = {"": [("cd.", -1.0), ("aab=", -0.1)], "aab=": [("cc=", -1.0), ("bb.", -1.0)]}
+    said, asked, account = run(pieces, width=1, plans=2, stall=1)
+    assert said == "aab=bb" and asked == ["", "", "aab=", "aab="][: len(asked)]
+    assert "2 plans" in account.events[0]
+    with pytest.raises(ValueError, match="steps: false"):
+        run({"": []}, plans=1, steps=False)
