@@ -44,9 +44,11 @@ def draws(engine: Engine, asks: Sequence[Ask], k: int, *, rated: bool = False) -
         for i in open_asks:
             ask, mine = asks[i], out[i]
             n = ask.max_tokens
-            each = n + (len(ask.prompt) + n + VERDICT if rated else 0)
+            each, once = n + (len(ask.prompt) + n + VERDICT if rated else 0), len(ask.prompt)
+            if engine.steered is not None:  # each draw reads the prompt for itself
+                each, once = each + once, 0
             wanted = k - len(mine.segments) if k else math.inf
-            m = int(min(wanted, (mine.account.left - len(ask.prompt)) // each))
+            m = int(min(wanted, (mine.account.left - once) // each))
             alone = m < 1 and not mine.segments
             if alone:
                 n = engine.room(ask, mine.account)

@@ -129,6 +129,7 @@ class Engine:
     ids       a text -> its ids [n]; None: words mean nothing to this model
     called    the name of this model in accounts
     reference the model that preference training began with, called "reference"; None: it is not there
+    steered   prompt [n] -> what changes the residual stream of every draw behind it; None: nothing does
     """
 
     sampler: Any
@@ -139,6 +140,7 @@ class Engine:
     ids: Callable[[str], np.ndarray] | None = None
     called: str = "policy"
     reference: Engine | None = None
+    steered: Callable[[np.ndarray], Edit] | None = None
 
     @property
     def writes(self) -> str:
@@ -171,6 +173,8 @@ class Engine:
                 "this model's generation reads a whole turn several times, which an account of forward tokens does not count: leave out "
                 "the decoder, or the generation"
             )
+        if self.steered is not None:
+            draws = [replace(d, edit=self.steered(d.prompt)) for d in draws]
         if any(d.edit is not None for d in draws):
             self.token_by_token("steers the residual stream")
         by_limit: dict[int, list[int]] = {}

@@ -57,6 +57,9 @@ def asks(*lengths, budget=0, max_tokens=12):
 KNOBS = {
     "rule_guard": {"ask": ""},  # the model here reads ids alone, and cannot be asked in words
     "dynamic_control": {"steps": 2},
+    "together": {
+        "change": "model_surgery"
+    },  # steered rows stay until the last has ended, which the count below would have
 }
 
 
