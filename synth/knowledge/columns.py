@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
-from synth.knowledge.rows import Reading, Row
+import numpy as np
+
+from synth.knowledge.rows import Reading
 from synth.knowledge.words import adjective, label_of, thing_of, wording
-from synth.quantities import Quantity, date, quantity
+from synth.quantities import date, quantity
 
 _MOST = 0.9  # the share of the values that decides
 _SHARED = 0.3  # the share of the records whose value occurs in another record
@@ -31,176 +34,239 @@ _PADDED = re.compile(r"0\d+")  # a code: 008
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
 _FLAGS = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
 _WORDS, _LETTERS = 6, 60  # of a name
+_CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{1,9}")
+Keys = Mapping[str, Mapping[str, Mapping[str, str]]]  # domain -> relation -> code -> the record that bears it
+
+
+@dataclass
+class Column:
+    """The cells of one column that say something.
+
+    values     each different value once, in the order of the first rows that have them
+    codes      [rows] int, which value a row has
+    subjects   [rows], of what the row speaks
+    """
+
+    relation: str
+    domain: str
+    values: Sequence[str]
+    codes: np.ndarray
+    subjects: Sequence[str]
+
+    @staticmethod
+    def of(relation: str, domain: str, subjects: Sequence[str], cells: Sequence[str]) -> Column:
+        place: dict[str, int] = {}
+        codes = np.fromiter((place.setdefault(x, len(place)) for x in cells), np.int64, len(cells))
+        return Column(relation, domain, list(place), codes, subjects)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @cached_property
+    def times(self) -> list[int]:
+        """[values] in how many rows each occurs."""
+        return np.bincount(self.codes, minlength=len(self.values)).tolist()
+
+    def count(self, which: Sequence[Any]) -> int:
+        """In how many rows the values are for which `which` [values] is true."""
+        return sum(n for n, yes in zip(self.times, which, strict=True) if yes)
+
+    @property
+    def key(self) -> bool:
+        """Whether every row has another value, and another subject."""
+        return len(self.values) == len(self) == len(set(self.subjects)) > 1
+
+    def pairs(self, ends: Sequence[str | None] | None = None) -> set[tuple[str, str]]:
+        """(subject, value) of all rows; with `ends` [values], those instead of the values, but for None."""
+        texts = self.values if ends is None else ends
+        rows = zip(self.subjects, self.codes.tolist(), strict=True)
+        return {(x, end) for x, code in rows if (end := texts[code]) is not None}
+
+
+@dataclass
+class Settled:
+    """What a column is: the fields of its relation; what stands for each of its values, (reason, how to fix it) where a
+    value does not fit (None: the values stand for themselves); the fields of the relation of its years, for dates."""
+
+    schema: dict[str, object]
+    values: list[str | tuple[str, str]] | None = None
+    years: dict[str, object] | None = None
 
 
 def understand(reading: Reading, edited: Mapping[str, Mapping[str, object]] | None = None) -> None:
     """Settle the ranges and words of the relations of a table, in place. A range that the source or `edited` states is
     kept: values are only parsed accordingly."""
-    columns: dict[str, list[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for i, row in enumerate(reading.rows):
-        columns[row.relation].append(i)
+        places[row.relation].append(i)
+    columns = {}
+    for relation, some in places.items():
+        rows = [reading.rows[i] for i in some]
+        domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
+        columns[relation] = Column.of(relation, domain, [r.subject for r in rows], [r.object for r in rows])
+    keys = keys_of(
+        columns.values(), {relation: reading.rows[some[0]].subject_type for relation, some in places.items()}
+    )
     gone: set[int] = set()
-    keys = _keys(reading, columns)
-    for relation, places in columns.items():
-        rows = [reading.rows[i] for i in places]
-        if not any(r.object_type for r in rows):
-            given = {**reading.schema.get(relation, {}), **(edited or {}).get(relation, {})}
-            gone |= _settle(reading, relation, places, rows, str(given.get("range", "")), keys)
+    for relation, column in columns.items():
+        if not any(reading.rows[i].object_type for i in places[relation]):
+            settled = settle(column, reading.schema.get(relation, {}), (edited or {}).get(relation, {}), reading, keys)
+            gone |= _rewrite(reading, places[relation], column, settled)
     reading.rows = [row for i, row in enumerate(reading.rows) if i not in gone]
 
 
-_CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{1,9}")
-Keys = Mapping[str, Mapping[str, Mapping[str, str]]]  # domain -> relation -> code -> the record that bears it
+def _rewrite(reading: Reading, places: Sequence[int], column: Column, settled: Settled) -> set[int]:
+    """Rewrite the rows of a column, and add those of its years; returns the indices of those that do not fit."""
+    reading.schema[column.relation] = settled.schema
+    gone: set[int] = set()
+    for i, code in zip(places, column.codes.tolist(), strict=True) if settled.values is not None else ():
+        text, row = settled.values[code], reading.rows[i]  # type: ignore[index]
+        if isinstance(text, str):
+            reading.rows[i] = replace(row, object=text)
+        else:
+            reading.quarantine(text[0], row.source, text[1], row.span)
+            gone.add(i)
+    if settled.years is not None:
+        year = years_of(column.relation)
+        reading.schema[year] = settled.years
+        dated = [reading.rows[i] for i in places if i not in gone]
+        reading.rows.extend(replace(row, relation=year, object=year_of(row.object)) for row in dated)
+    return gone
 
 
-def _keys(reading: Reading, columns: Mapping[str, Sequence[int]]) -> Keys:
-    """The columns that give each record a unique code."""
+def years_of(relation: str) -> str:
+    """The relation of the years of dates."""
+    return f"{relation}_year"
+
+
+def year_of(day: str) -> str:
+    return str(int(day[:4]))
+
+
+def keys_of(columns: Collection[Column], domains: Mapping[str, str]) -> Keys:
+    """The columns that give each record a unique code. `domains`: relation -> the type of the record that bears it."""
     keys: dict[str, dict[str, dict[str, str]]] = defaultdict(dict)
-    for relation, places in columns.items():
-        rows = [reading.rows[i] for i in places]
-        codes = {r.object: r.subject for r in rows}
-        bearers = len({r.subject for r in rows})
-        number = label_of(relation).split()[-1] in ("id", "ID") and all(r.object.isdigit() for r in rows)
-        if len(codes) == len(rows) == bearers > 1 and (number or all(_CODE.fullmatch(c) for c in codes)):
-            keys[rows[0].subject_type][relation] = codes
+    for c in columns:
+        if not c.key:
+            continue
+        number = label_of(c.relation).split()[-1] in ("id", "ID") and all(v.isdigit() for v in c.values)
+        if number or all(_CODE.fullmatch(v) for v in c.values):
+            order = dict(zip(c.codes.tolist(), c.subjects, strict=True))
+            keys[domains[c.relation]][c.relation] = {v: order[i] for i, v in enumerate(c.values)}
     return keys
 
 
-def _settle(
-    reading: Reading, relation: str, places: Sequence[int], rows: Sequence[Row], stated: str, keys: Keys
-) -> set[int]:
-    """Rewrite the rows of a column; returns the indices of those that do not fit."""
-    domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
-    schema = reading.schema.setdefault(relation, {})
-    schema["domain"] = domain
-    column = reading.columns.get(relation, relation)
+Say = Callable[..., Settled]
 
-    def say(range_: str, **more: Any) -> None:
-        given = {"range": range_, **wording(column, domain, range_, **more)}
-        reading.schema[relation] = {**given, **schema}
 
-    values = [r.object for r in rows]
-    flags = {v.lower() for v in values}
-    if stated in ("", "string") and (flags <= _FLAGS.keys() or flags == {"0", "1"}):
-        say("string", flag=True)
-        word = adjective(label_of(column))
-        flag_words = {"yes": word or "yes", "no": f"not {word}" if word else "no"}
-        for i in places:
-            text = reading.rows[i].object.lower()
-            flag = _FLAGS.get(text) or ("yes" if text == "1" else "no")
-            reading.rows[i] = replace(reading.rows[i], object=flag_words[flag])
-        return set()
-    if stated in ("", domain):
-        for other, codes in keys.get(domain, {}).items():
-            known = [codes.get(v) for v in values]
-            itself = sum(r.subject == x for r, x in zip(rows, known, strict=True))
-            if other != relation and sum(map(bool, known)) >= _MOST * len(values) and 10 * itself <= len(values):
-                return _refer(reading, relation, domain, places, known, say)
-    days = [_day(v) for v in values] if stated in ("", "date") else []
-    if days and sum(d is not None for d in days) >= _MOST * len(values):
-        say("date")
-        return _dates(reading, relation, domain, places, days)
-    if stated not in ("", "number"):
-        return set()
-    if all(_PLAIN.fullmatch(v) for v in values) and (stated or not any(_PADDED.fullmatch(v) for v in values)):
+def settle(
+    column: Column, own: Mapping[str, object], edited: Mapping[str, object], reading: Reading, keys: Keys
+) -> Settled:
+    """What a column is. `own`: the fields of its relation that the source states, `edited`: those that a person states;
+    `reading`: its records and the names of its columns; `keys`: of all columns (`keys_of`)."""
+    domain = column.domain
+    own, stated = {**own, "domain": domain}, str({**own, **edited}.get("range", ""))
+    label = reading.columns.get(column.relation, column.relation)
+
+    def say(range_: str, texts: list[Any] | None = None, **more: Any) -> Settled:
+        return Settled({"range": range_, **wording(label, domain, range_, **more), **own}, texts)
+
+    if stated in ("", "string") and (found := _flags(column, label, say)):
+        return found
+    if stated in ("", domain) and (found := _references(column, keys, say)):
+        return found
+    if stated in ("", "date") and (found := _dates(column, say)):
+        return found
+    if stated in ("", "number") and (found := _numbers(column, label, stated, say)):
+        return found
+    return Settled(own) if stated else _things(column, label, reading.listed.get(domain, set()), say)
+
+
+def _flags(column: Column, label: str, say: Say) -> Settled | None:
+    flags = {v.lower() for v in column.values}
+    if not (flags <= _FLAGS.keys() or flags == {"0", "1"}):
+        return None
+    word = adjective(label_of(label))
+    words = {"yes": word or "yes", "no": f"not {word}" if word else "no"}
+    words |= {text: words[flag] for text, flag in _FLAGS.items()} | {"1": words["yes"], "0": words["no"]}
+    return say("string", [words[v.lower()] for v in column.values], flag=True)
+
+
+def _references(column: Column, keys: Keys, say: Say) -> Settled | None:
+    """Codes are replaced by the records that have them."""
+    for other, codes in keys.get(column.domain, {}).items():
+        known = [codes.get(v) for v in column.values]
+        if other == column.relation or column.count([k is not None for k in known]) < _MOST * len(column):
+            continue
+        rows = zip(column.subjects, column.codes.tolist(), strict=True)
+        if 10 * sum(subject == known[code] for subject, code in rows) <= len(column):
+            pairs = column.pairs(known)
+            why = "it refers to {!r}, which is the code of no record: add that record, or fix the reference"
+            texts = [
+                ("unknown_reference", why.format(v)) if k is None else k
+                for v, k in zip(column.values, known, strict=True)
+            ]
+            return say(column.domain, texts, both=_both_ways(pairs), single=len({x for x, _ in pairs}) == len(pairs))
+    return None
+
+
+def _dates(column: Column, say: Say) -> Settled | None:
+    days = [_day(v) for v in column.values]
+    if column.count([d is not None for d in days]) < _MOST * len(column):
+        return None
+    why = f"{column.relation!r} is a date elsewhere, here it is not: write 1789-07-14"
+    settled = say("date", [d or ("not_a_date", why) for d in days])
+    name = str(settled.schema["label"]).removesuffix(" date")
+    settled.years = {"domain": column.domain, "range": "year", "label": f"{name} year"}
+    return settled
+
+
+def _numbers(column: Column, label: str, stated: str, say: Say) -> Settled | None:
+    relation, values = column.relation, column.values
+    padded = not stated and any(_PADDED.fullmatch(v) for v in values)
+    if not padded and all(_PLAIN.fullmatch(v) for v in values):
         year = "year" in relation.lower() and all(re.fullmatch(r"\d{4}", v) for v in values)
         in_time = all(re.fullmatch(r"1[5-9]\d\d|20\d\d", v) for v in values)
-        founded = wording(column, domain, "year")["label"]
-        in_time = in_time and founded != f"{wording(column, domain, 'string')['label']} year"
-        say("year" if year or in_time else "number")
-        return set()
-    quantities = [quantity(v) for v in values]
-    units = Counter(q.unit for q in quantities if q)
-    padded = not stated and any(_PADDED.fullmatch(v) for v in values)
-    if units and not padded and sum(units.values()) >= _MOST * len(values):
-        unit = units.most_common(1)[0][0]
-        if units[unit] >= _MOST * sum(units.values()):
-            say("number", unit=unit)
-            return _numbers(reading, relation, unit, places, quantities)
-    if stated:
-        return set()
-    subjects = reading.listed.get(domain, set())
-    inside = [v in subjects for v in values]
-    if 2 * sum(inside) > len(values):
-        pairs = {(r.subject, r.object) for r in rows}
-        say(domain, both=len(pairs) > 1 and all((y, x) in pairs for x, y in pairs))
-        return set()
-    times = Counter(values)
-    names = all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in times)
-    shared = sum(n for n in times.values() if n > 1)
-    if names and len(times) > 1 and shared >= max(2, _SHARED * len(values)):
-        thing = thing_of(column)
+        founded = wording(label, column.domain, "year")["label"]
+        in_time = in_time and founded != f"{wording(label, column.domain, 'string')['label']} year"
+        return say("year" if year or in_time else "number")
+    quantities = [] if padded else [quantity(v) for v in values]
+    units: Counter[str] = Counter()
+    for q, n in zip(quantities, column.times):
+        if q:
+            units[q.unit] += n
+    if not units or sum(units.values()) < _MOST * len(column):
+        return None
+    unit = units.most_common(1)[0][0]
+    if units[unit] < _MOST * sum(units.values()):
+        return None
+    why = f"{relation!r} is in {unit or 'plain numbers'!r} elsewhere: convert it, or mark it as missing"
+    numbers: list[Any] = [
+        ("not_a_quantity", why) if q is None else q.number if q.unit == unit else ("other_unit", why)
+        for q in quantities
+    ]
+    return say("number", numbers, unit=unit)
+
+
+def _things(column: Column, label: str, subjects: Collection[str], say: Say) -> Settled:
+    """Other records, things that several records share, or text."""
+    values, domain = column.values, column.domain
+    if 2 * column.count([v in subjects for v in values]) > len(column):
+        return say(domain, both=_both_ways(column.pairs()))
+    names = all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in values)
+    shared = sum(n for n in column.times if n > 1)
+    if names and len(values) > 1 and shared >= max(2, _SHARED * len(column)):
+        thing = thing_of(label)
         thing = thing if thing != domain else f"{thing}_{'kind' if thing != 'kind' else 'group'}"
-        say(thing, single=len({r.subject for r in rows}) == len({(r.subject, r.object) for r in rows}))
-        return set()
-    say("string")
-    return set()
+        different = len(set(column.subjects))
+        return say(thing, single=different == len(column) or different == len(column.pairs()))
+    return say("string")
 
 
-def _reread(
-    reading: Reading,
-    places: Sequence[int],
-    read: Sequence[Any],
-    text: Callable[[Any], str],
-    fault: Callable[[Row, Any], tuple[str, str] | None],
-) -> set[int]:
-    """Replace the cells at `places` by the `text` of what was `read` there. Returns the places where that is
-    impossible: those with a `fault` (reason, and how to fix it) are quarantined."""
-    gone = set()
-    for i, value in zip(places, read, strict=True):
-        row = reading.rows[i]
-        if problem := fault(row, value):
-            reading.quarantine(problem[0], row.source, problem[1], row.span)
-            gone.add(i)
-        else:
-            reading.rows[i] = replace(row, object=text(value))
-    return gone
-
-
-def _refer(
-    reading: Reading,
-    relation: str,
-    domain: str,
-    places: Sequence[int],
-    known: Sequence[str | None],
-    say: Callable[..., None],
-) -> set[int]:
-    """Replace codes by the records that have them."""
-
-    def fault(row: Row, name: str | None) -> tuple[str, str] | None:
-        why = f"it refers to {row.object!r}, which is the code of no record: add that record, or fix the reference"
-        return ("unknown_reference", why) if name is None else None
-
-    gone = _reread(reading, places, known, str, fault)
-    rows = [reading.rows[i] for i in places if i not in gone]
-    pairs = {(r.subject, r.object) for r in rows}
-    single = len({r.subject for r in rows}) == len(pairs)
-    say(domain, both=len(pairs) > 1 and all((y, x) in pairs for x, y in pairs), single=single)
-    return gone
+def _both_ways(pairs: Collection[tuple[str, str]]) -> bool:
+    return len(pairs) > 1 and all((y, x) in pairs for x, y in pairs)
 
 
 def _day(text: str) -> str | None:
     time = _TIME.fullmatch(text)
     return date(time[1] if time else text)
-
-
-def _dates(reading: Reading, relation: str, domain: str, places: Sequence[int], days: Sequence[str | None]) -> set[int]:
-    label = str(reading.schema[relation]["label"])
-    year = f"{relation}_year"
-    reading.schema[year] = {"domain": domain, "range": "year", "label": f"{label.removesuffix(' date')} year"}
-    why = f"{relation!r} is a date elsewhere, here it is not: write 1789-07-14"
-    gone = _reread(reading, places, days, str, lambda row, day: ("not_a_date", why) if day is None else None)
-    dated = [reading.rows[i] for i in places if i not in gone]
-    reading.rows.extend(replace(row, relation=year, object=str(int(row.object[:4]))) for row in dated)
-    return gone
-
-
-def _numbers(
-    reading: Reading, relation: str, unit: str, places: Sequence[int], quantities: Sequence[Quantity | None]
-) -> set[int]:
-    why = f"{relation!r} is in {unit or 'plain numbers'!r} elsewhere: convert it, or mark it as missing"
-
-    def fault(row: Row, q: Quantity | None) -> tuple[str, str] | None:
-        return ("not_a_quantity", why) if q is None else ("other_unit", why) if q.unit != unit else None
-
-    return _reread(reading, places, quantities, lambda q: q.number, fault)

@@ -94,7 +94,9 @@ def fold(name: str) -> str:
     parts = name.split(", ")
     if len(parts) == 2 and re.search(r"\b(?:of|the|Republic|Islands|States?|Federation)\b", parts[1]):
         name = f"{parts[1]} {parts[0]}"
-    plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
+    plain = name  # most names: nothing to take apart
+    if not name.isascii():
+        plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     plain = re.sub(r"['\N{RIGHT SINGLE QUOTATION MARK}`.,-]+", " ", plain.replace("&", " and ")).casefold()
     return re.sub(r"^the ", "", " ".join(plain.split()))
 
@@ -191,8 +193,13 @@ def _without_state(name: str) -> str:
 
 
 def _grouped(names_: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
-    groups: dict[str, list[str]] = defaultdict(list)
+    """Names with one key, in their order, where there are several. A list for each key would take most of the memory, as
+    most have one name."""
+    first: dict[str, str] = {}
+    more: dict[str, list[str]] = {}
     for name in names_:
         if k := key(name):
-            groups[k].append(name)
-    return [g for g in groups.values() if len(g) > 1]
+            known = first.setdefault(k, name)
+            if known is not name:
+                more.setdefault(k, [known]).append(name)
+    return [more[k] for k in first if k in more] if more else []
