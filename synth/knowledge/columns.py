@@ -78,9 +78,9 @@ class Column:
 
     def pairs(self, ends: Sequence[str | None] | None = None) -> set[tuple[str, str]]:
         """(subject, value) of all rows; with `ends` [values], those instead of the values, but for None."""
-        texts = self.values if ends is None else ends
+        texts: Sequence[str | None] = self.values if ends is None else ends
         rows = zip(self.subjects, self.codes.tolist(), strict=True)
-        return {(x, end) for x, code in rows if (end := texts[code]) is not None}
+        return {(x, end) for x, code in rows if isinstance(end := texts[code], str)}
 
 
 @dataclass

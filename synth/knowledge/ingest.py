@@ -12,7 +12,7 @@ import difflib
 import io
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -320,9 +320,9 @@ def build(
     for reading in readings:
         for row in reading.rows:
             produced += 1
-            problem = _problem(row, reading, relations)
-            if problem:
-                quarantined.append(quarantine(problem[0], row.source, problem[1], row.span))
+            fault = problem(row, reading.schema if reading.closed else None, relations)
+            if fault:
+                quarantined.append(quarantine(fault[0], row.source, fault[1], row.span))
                 refused.add(row.relation)
                 continue
             relation = relations[row.relation]
@@ -427,8 +427,8 @@ def _listed_completely(
     return frozenset(n for n, having in whole.items() if everyone[relations[n].domain] <= having)
 
 
-def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> tuple[str, str] | None:
-    """(reason, sentence) if the row alone cannot be a fact."""
+def problem(row: Row, closed: Collection[str] | None, relations: Mapping[str, Relation]) -> tuple[str, str] | None:
+    """(reason, sentence) if the row alone cannot be a fact. `closed`: the only relations that its source allows."""
     for part in ("subject", "relation", "object"):
         if not getattr(row, part):
             return f"missing_{part}", f"the {part} is missing: give one, or delete the row"
@@ -441,8 +441,8 @@ def _problem(row: Row, reading: Reading, relations: Mapping[str, Relation]) -> t
                 f"the {part} has {len(getattr(row, part)):,} characters, and a name at most {LONGEST:,}: shorten it, or make a value or "
                 "a document of it",
             )
-    if reading.closed and row.relation not in reading.schema:
-        near = difflib.get_close_matches(row.relation, reading.schema, 1, 0.0)
+    if closed is not None and row.relation not in closed:
+        near = difflib.get_close_matches(row.relation, closed, 1, 0.0)
         return (
             "unknown_relation",
             f"the relation {row.relation!r} is not in relations.csv (nearest: {near[0]!r}): fix its spelling, or declare it there",

@@ -11,13 +11,15 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+
+import numpy as np
 
 from synth.types import digest
 
-_BLANK = re.compile(r"\{(x|y|label|domain)\}")
+BLANK = re.compile(r"\{(x|y|label|domain)\}")
 LITERALS = ("number", "string", "year", "date")  # ranges whose values are text, not entities
 
 
@@ -74,7 +76,7 @@ class Relation:
 
     def _fill(self, template: str, x: str = "", y: str = "") -> str:
         words = {"x": x, "y": y, "label": self.label, "domain": self.domain.replace("_", " ")}
-        return _BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass, because a name may contain braces
+        return BLANK.sub(lambda blank: words[blank[1]], template)  # in one pass, because a name may contain braces
 
     def sentence(self, x: str, ys: Sequence[str]) -> str:
         """The passage that states the facts: "The capital of Norvia is Zelton.", several objects as "A, B and C"."""
@@ -239,9 +241,11 @@ class KB:
             total.update(line.encode() + b"\n")
         return total.hexdigest()
 
-    def sqlite(self, connection: sqlite3.Connection) -> None:
+    def sqlite(
+        self, connection: sqlite3.Connection, *, rows: Mapping[str, Iterable[Sequence[object]]] | None = None
+    ) -> None:
         """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both
-        directions."""
+        directions. `rows`: table -> its rows, instead of those of this base."""
         for table, cls, values in (
             ("entity", Entity, self.entities),
             ("relation", Relation, self.relations),
@@ -253,14 +257,16 @@ class KB:
                 for i, (n, f) in enumerate(zip(names, fields(cls)))
             )
             connection.execute(f"CREATE TABLE {table} ({columns}) WITHOUT ROWID")
-            rows = (
+            own = (
                 [
                     json.dumps(v, ensure_ascii=False) if isinstance(v, tuple) else v
                     for v in (getattr(value, n) for n in names)
                 ]
                 for value in values.values()
             )
-            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", rows)
+            connection.executemany(
+                f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", own if rows is None else rows[table]
+            )
         for name, columns in (
             ("forward", "subject, relation"),
             ("to_object", "relation, object"),
@@ -276,35 +282,52 @@ class KB:
         that many steps starts that never goes back over the fact it came by; `depth` is the largest number of hops
         whose share reaches `least`.
         """
-        steps: dict[str, list[Fact]] = defaultdict(list)
-        for linked in self._forward.values():
-            if len(linked) == 1:
-                steps[linked[0].subject].append(linked[0])
-        for linked in self._backward.values():
-            if len(linked) == 1 and linked[0].object is not None:
-                steps[linked[0].object].append(linked[0])
-        # alive[k][(entity, fact)]: a walk of k steps can begin at the entity with this fact.
-        alive = {(entity, f.id) for entity, reached in steps.items() for f in reached}
-        begin = Counter(entity for entity, _ in alive)
-        walks: dict[int, float] = {}
-        for hops in range(1, deepest + 1):
-            walks[hops] = round(len(begin) / max(1, len(self.entities)), 4)
-            after = set()
-            for entity, linked in steps.items():
-                for f in linked:
-                    target = f.object if f.subject == entity else f.subject
-                    if target is not None and begin.get(target, 0) > ((target, f.id) in alive):
-                        after.add((entity, f.id))
-            alive, begin = after, Counter(entity for entity, _ in after)
-        edges = sum(f.object is not None for f in self.facts.values())
-        return {
-            "entities": len(self.entities),
-            "facts": len(self.facts),
-            "edges": edges,
-            "edges_per_entity": round(edges / max(1, len(self.entities)), 3),
-            "walks": walks,
-            "depth": max((h for h, share in walks.items() if share >= least), default=0),
-        }
+        place = {e: i for i, e in enumerate(self.entities)}
+        ends = [
+            (
+                place[f.subject],
+                -1 if f.object is None else place[f.object],
+                len(self._forward[f.subject, f.relation]) == 1,
+                f.object is not None and len(self._backward[f.relation, f.object]) == 1,
+            )
+            for f in self.facts.values()
+        ]
+        columns = np.array(ends, np.int64).reshape(-1, 4).T
+        forward, backward = columns[2].astype(bool), columns[3].astype(bool)
+        return densities(len(place), columns[0], columns[1], forward, backward, deepest=deepest, least=least)
+
+
+def densities(
+    entities: int,
+    subject: np.ndarray,
+    object: np.ndarray,
+    forward: np.ndarray,
+    backward: np.ndarray,
+    *,
+    deepest: int = 4,
+    least: float = 0.1,
+) -> dict[str, object]:
+    """`KB.density` of facts as arrays: [facts] int, the numbers of their entities (object -1: a literal); [facts] bool,
+    whether one can step from the subject to the object, and back. `entities`: how many there are."""
+    itself = subject == object
+    ahead, back = forward.copy(), backward & ~(forward & itself)  # steps with which a walk can go on
+    size = int(max(subject.max(initial=-1), object.max(initial=-1))) + 1
+    walks: dict[int, float] = {}
+    for hops in range(1, deepest + 1):
+        begin = np.bincount(subject[ahead], minlength=size) + np.bincount(object[back], minlength=size)
+        walks[hops] = round(int(np.count_nonzero(begin)) / max(1, entities), 4)
+        after = forward & (object >= 0) & (begin[object] > np.where(itself, ahead, back)) if size else ahead
+        back = backward & ~(forward & itself) & (begin[subject] > np.where(itself, back, ahead)) if size else back
+        ahead = after
+    edges = int((object >= 0).sum())
+    return {
+        "entities": entities,
+        "facts": len(subject),
+        "edges": edges,
+        "edges_per_entity": round(edges / max(1, entities), 3),
+        "walks": walks,
+        "depth": max((h for h, share in walks.items() if share >= least), default=0),
+    }
 
 
 def _by_key(values: Iterable, key: str, what: str) -> dict:

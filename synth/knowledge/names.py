@@ -91,16 +91,17 @@ def plain_value(text: str) -> list[str]:
 def fold(name: str) -> str:
     """The common form of a name's spellings: no accents, lower case, no joining or shortening marks, no leading
     article; "Congo, Democratic Republic of the" is put into natural order."""
-    parts = name.split(", ")
+    parts = name.split(", ") if "," in name else ()
     if len(parts) == 2 and re.search(r"\b(?:of|the|Republic|Islands|States?|Federation)\b", parts[1]):
         name = f"{parts[1]} {parts[0]}"
     plain = name  # most names: nothing to take apart
     if not name.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
-    plain = re.sub(r"['\N{RIGHT SINGLE QUOTATION MARK}`.,-]+", " ", plain.replace("&", " and ")).casefold()
-    return re.sub(r"^the ", "", " ".join(plain.split()))
+    plain = _MARKS.sub(" ", plain.replace("&", " and ")).casefold()
+    return " ".join(plain.split()).removeprefix("the ")
 
 
+_MARKS = re.compile(r"['\N{RIGHT SINGLE QUOTATION MARK}`.,-]+")
 _SMALL = {"of", "the", "and", "for", "in", "de", "la", "du", "des", "di", "da", "del", "a", "an"}
 _STATE = _SMALL | {
     "republic",

@@ -30,7 +30,7 @@ import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -52,6 +52,7 @@ from synth.types import Problem, Quarantined, Split, digest, seed_for, split_of
 from synth.verify.exact import normalise
 
 STAGE, FAMILY = "questions", "fuzzy_tree"
+_BLOCK = 64  # questions that are made before the quotas are looked at again
 _GOLDEN = 0.618034  # its multiples lie far apart
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -174,6 +175,10 @@ class FuzzyTrees:
                 kinds.setdefault(self.graph.columns[relation].relation.range, []).append(queue)
             self._cells[split, deep] = in_turn([in_turn(queues) for queues in kinds.values()])
         return self._cells[split, deep]
+
+    def pairs(self, split: Split, deep: int) -> list[tuple[str, str]]:
+        """(id of the root, asked relation) of question 0, 1, ... of a cell, before it is made; the list repeats."""
+        return [(self.graph.id(root), relation) for relation, root in self.roots(split, deep)]
 
     # ---- making
 
@@ -358,11 +363,15 @@ def fuzzy_tree(
     tries: int = 8,
     run: Callable[..., Iterable] = map,
     tally: Tally | None = None,
+    pairs: Callable[[Split, int], Sequence[tuple[str, str]]] | None = None,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Up to counts[split, depth] questions of every cell, and what was quarantined on the way: "duplicate" for the same
     structure again, "near_duplicate" for four fifths of the runs of three words of an accepted question, "over_quota" for
     what the quotas of `tally` leave out (none: no quotas). Questions over a share wait, and fill a cell that the others do
     not fill, in the order in which they were made; a cell ends at the latest when twice what it wants was good.
+
+    `pairs` of a cell (`FuzzyTrees.pairs`): what was asked often enough is not made again, and kinds of answers over their
+    share are made last (`indexes`).
 
     `run` maps `make` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the
     result.
@@ -397,11 +406,10 @@ def fuzzy_tree(
 
     for (split, deep), wanted in counts.items():
         tally.begin()
-        full, indexes = len(accepted) + wanted, range(tries * wanted)
+        full = len(accepted) + wanted
         waiting: list[tuple[str, Problem, str]] = []
-        for index, item in enumerate(run(make, [split] * len(indexes), [deep] * len(indexes), indexes)):
-            if len(accepted) == full or item is None or len(accepted) + len(waiting) == full + wanted:
-                break
+        blocks = indexes(pairs(split, deep) if pairs else (), tally, wanted, tries * wanted)
+        for index, item in _made(make, run, split, deep, blocks):
             where = f"tree/{split}/{deep}/{index}"
             if isinstance(item, Quarantined):
                 quarantined.append(item)
@@ -410,12 +418,56 @@ def fuzzy_tree(
                     waiting.append((where, item, over))
                 else:
                     accept(item)
+            if len(accepted) == full or len(accepted) + len(waiting) == full + wanted:
+                break
         for where, item, over in waiting:
             if len(accepted) == full:
                 refuse(where, "over_quota", f"{item.question} | {over}")
             elif fits(item, where):
                 accept(item)
     return accepted, quarantined
+
+
+def _made(
+    make: Callable, run: Callable[..., Iterable], split: Split, deep: int, blocks: Iterable[list[int]]
+) -> Iterator[tuple[int, Problem | Quarantined]]:
+    """(index, item) of all blocks, up to the first that there is none of."""
+    for block in blocks:
+        for index, item in zip(block, run(make, [split] * len(block), [deep] * len(block), block), strict=False):
+            if item is None:
+                return
+            yield index, item
+
+
+def indexes(cell: Sequence[tuple[str, str]], tally: Tally, wanted: int, most: int) -> Iterator[list[int]]:
+    """The indexes of a cell that are worth making, `most` at most, in blocks: what is accepted of one block decides the
+    next, so that the result does not depend on how many processes make them. In each round through the pairs, those
+    asked often enough are passed over, and answers of a kind that is over its share come last. Without pairs: all."""
+    if not cell:
+        yield from (list(range(i, min(i + _BLOCK, most))) for i in range(0, most, _BLOCK))
+        return
+    start, left = 0, most
+    while left > 0:
+        before, over = left, list[int]()
+        for last in (False, True):
+            places = iter(over if last else range(len(cell)))
+            block: list[int] = [-1]
+            while block and left > 0:
+                block = []
+                for i in places:
+                    root, relation = cell[i]
+                    if not last and tally.full(relation, wanted):
+                        over.append(i)
+                    elif not tally.asked(root, relation):
+                        block.append(start + i)
+                        if len(block) == min(_BLOCK, left):
+                            break
+                left -= len(block)
+                if block:
+                    yield block
+        if left == before:
+            return
+        start += len(cell)
 
 
 def in_turn(queues: Sequence[Sequence[Any]]) -> list[Any]:

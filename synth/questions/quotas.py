@@ -81,16 +81,24 @@ class Tally:
 
     def repeats(self, p: Problem) -> str:
         """What the question asks once too often, in a sentence; empty where it does not."""
-        pattern = from_json(p.lineage["pattern"])
-        limit, root = self.root_attribute, p.lineage["root"]
-        if limit and self._roots[root, pattern.relation] >= limit:
-            return f"{limit} about {pattern.relation} of {root} already"
-        return ""
+        relation, root = from_json(p.lineage["pattern"]).relation, p.lineage["root"]
+        return f"{self.root_attribute} about {relation} of {root} already" if self.asked(root, relation) else ""
+
+    def asked(self, root: str, relation: str) -> bool:
+        """Whether an attribute of a root was asked as often as it may be."""
+        return 0 < self.root_attribute <= self._roots[root, relation]
+
+    def full(self, relation: str, wanted: int) -> bool:
+        """Whether the kind of the answers under a relation has its share of a cell of `wanted` questions."""
+        return self._cell["answer", self.ranges.get(relation, "other")] >= self._most("answer", wanted)
+
+    def _most(self, name: str, wanted: int) -> int:
+        return math.ceil(self.shares[name] * wanted - 1e-9)
 
     def over(self, p: Problem, wanted: int) -> str:
         """Which share of a cell of `wanted` questions the question would exceed, in a sentence; empty where none."""
         for name, key in self._keys(from_json(p.lineage["pattern"])):
-            most = math.ceil(self.shares[name] * wanted - 1e-9)
+            most = self._most(name, wanted)
             if self._cell[name, key] >= most:
                 return f"{most} of {wanted} have the {name} {key} already"
         return ""

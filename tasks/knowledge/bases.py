@@ -25,21 +25,25 @@ from typing import Any
 
 import yaml
 
+from synth.knowledge.cells import Cells, read_cells
+from synth.knowledge.column_base import ColumnBase
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.knowledge.names import Same
 from synth.knowledge.postings import Postings
-from synth.knowledge.sources import read_source
+from synth.knowledge.sources import read_source, words_of
 from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
+from tasks.knowledge import column_tables
 from tasks.knowledge.guess import completed, guess
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
+LARGE = 4 << 20  # bytes of a table that is read by columns: the result is the same, with far less memory
 DOUBTFUL = "doubtful.csv"  # names that may be one: type, name, other, why
 REMEDY = "build it anew with `espalier kb build`"
 
@@ -75,30 +79,41 @@ def build_base(
     stands for. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     sources = [completed(source, Path(source["path"])) for source in sources]
-    readings = [_read(source) for source in sources]
-    built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
-    used = {e.name for e in built.kb.entities.values()}
-    kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
-    if not kb.facts:
+    columns = None if countries or names else _columns(sources, relations)
+    readings: list[Reading] = []
+    built: Built | ColumnBase
+    if columns is not None:
+        built, relations_of, n_facts = columns[0], columns[0].relations, columns[0].accepted
+    else:
+        readings = [_read(source) for source in sources]
+        built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
+        used = {e.name for e in built.kb.entities.values()}
+        kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
+        relations_of, n_facts = kb.relations, len(kb.facts)
+    if not n_facts:
         first = f", the first: {built.quarantined[0].evidence[:300]}" if built.quarantined else ""
         raise UserError(
             f"no fact can be read from the sources ({built.produced} rows were quarantined{first}): fix them"
         )
-    if bad_rows is not None and len(built.bad) > bad_rows:
+    bad = [q for q in built.quarantined if q.reason != "blank_row"]
+    if bad_rows is not None and len(bad) > bad_rows:
         raise UserError(
-            f"{len(built.bad)} of {built.produced} rows cannot be used, at most {bad_rows} may (--bad-rows); the first: "
-            f"{built.bad[0].evidence[:300]}"
+            f"{len(bad)} of {built.produced} rows cannot be used, at most {bad_rows} may (--bad-rows); the first: "
+            f"{bad[0].evidence[:300]}"
         )
     part = out.with_name(f".{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    card = write(part, kb, built.quarantined, readings)
+    if columns is not None:
+        card = column_tables.write(part, columns[0], dict(columns[1].missing.most_common()))
+    else:
+        card = write(part, kb, built.quarantined, readings)
     with (part / DOUBTFUL).open("w", encoding="utf-8", newline="") as out_file:
         csv.writer(out_file, lineterminator="\n").writerows([Same._fields, *built.doubtful])
     card |= {"doubtful": len(built.doubtful)} if built.doubtful else {}
-    card |= {"produced": built.produced, "accepted": built.accepted, "world": len(kb.facts) - built.accepted}
+    card |= {"produced": built.produced, "accepted": built.accepted, "world": n_facts - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
-    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in kb.relations.values()}}
+    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in relations_of.values()}}
     schema |= {"names": {t: dict(some) for t, some in names.items()}} if names else {}
     (part / "schema.yaml").write_text(
         yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
@@ -135,7 +150,31 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
     return dict(source)
 
 
-def _stated(relation: Relation, built: Built) -> dict[str, Any]:
+def _columns(
+    sources: Sequence[Mapping[str, Any]], relations: Mapping[str, Mapping[str, Any]] | None
+) -> tuple[ColumnBase, Cells] | None:
+    """One large table, read by columns; None where the sources are anything else."""
+    source = sources[0] if len(sources) == 1 else {}
+    if source.get("kind") != "csv_records" or not source.keys() <= {
+        "kind",
+        "path",
+        "type",
+        "id",
+        "delimiter",
+        "missing",
+    }:
+        return None
+    path, options = Path(source["path"]), {k: v for k, v in source.items() if k not in ("kind", "path")}
+    if not path.is_file() or path.stat().st_size < LARGE:
+        return None
+    if "missing" in options:
+        options["missing"] = words_of(options["missing"])
+    cells = read_cells(path, str(source["path"]), **options)
+    base = None if cells is None else ColumnBase.of(cells, relations)
+    return None if base is None or cells is None else (base, cells)
+
+
+def _stated(relation: Relation, built: Built | ColumnBase) -> dict[str, Any]:
     """A relation for a person to edit, without fields that each build infers again: whether a table lists it
     completely, and how many objects a subject has if names may be merged."""
     left_out = {"name", "complete"} if relation.name in built.listed else {"name"}

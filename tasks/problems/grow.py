@@ -64,6 +64,10 @@ def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
     return _here(split, depth, index)
 
 
+def _pairs(split: Split, depth: int) -> list[tuple[str, str]]:
+    return _here.pairs(split, depth)
+
+
 @contextmanager
 def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Callable[..., Iterable]]:
     """A `map` over other processes that keeps order and works only a little ahead."""
@@ -101,11 +105,11 @@ def grow(
     made = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
     if workers > 1:
         with _runner(folder, knobs, workers) as run:
-            return made(_make, run=run)
+            return made(_make, run=run, pairs=lambda split, depth: next(iter(run(_pairs, [split], [depth]))))
     trees = maker(folder, **knobs)
     if finished is None:
-        return made(trees)
-    return made(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)))
+        return made(trees, pairs=trees.pairs)
+    return made(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), pairs=trees.pairs)
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:

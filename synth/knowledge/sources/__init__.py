@@ -62,7 +62,7 @@ def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) 
     Raises ValueError for an unknown kind or option, and for a source that is missing, empty, not UTF-8, or not of its
     kind.
     """
-    words = _words(options.pop("missing", MISSING))
+    words = words_of(options.pop("missing", MISSING))
     reader = READERS.get(kind)
     if reader is None:
         near = difflib.get_close_matches(kind, READERS, 1, 0.0)[0]
@@ -79,7 +79,8 @@ def read_source(path: Path | str, kind: str, *, name: str = "", **options: Any) 
     return reading
 
 
-def _words(given: Any) -> frozenset[str]:
+def words_of(given: Any) -> frozenset[str]:
+    """The option `missing`, checked. Raises ValueError for anything but a list of texts."""
     if isinstance(given, str) or not all(isinstance(w, str) for w in given):
         raise ValueError(f"`missing` of a source is {given!r}: write a list of texts, with quotes: ['', '-', 'n/a']")
     return frozenset(w.strip().casefold() for w in given)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from synth.questions.fuzzy_tree import fuzzy_tree, in_turn
+from synth.questions.fuzzy_tree import fuzzy_tree, in_turn, indexes
 from synth.questions.pattern import Clue, Named, Node, Pattern, Span, to_json
 from synth.questions.quotas import Tally, diversity, links, shape
 from synth.types import Problem
@@ -133,3 +133,32 @@ def trees():
 
     kb = world(countries=30, seed=4)
     return FuzzyTrees.of(kb, passages(kb), seed=0)
+
+
+def test_what_was_asked_often_enough_is_not_made_again():
+    cell = [(f"R{i}", relation) for i in range(4) for relation in ("area", "motto")]
+    made = []
+
+    def make(split, depth, index):
+        made.append(index)
+        root, relation = cell[index % len(cell)]
+        return question(root, relation, "border", n=index)
+
+    limits = {"root_attribute": 1, "answer": 0.5}
+    accepted, left = fuzzy_tree(
+        make, {("train", 2): 4, ("train", 3): 4}, tally=Tally(RANGES, **limits), pairs=lambda split, depth: cell
+    )
+    assert len(accepted) == 8 and not left and len(made) == 8, "none is made to be refused"
+    assert list(indexes(cell, full := Tally(RANGES, root_attribute=1), 4, 100))[0] == list(range(8))
+    for p in accepted:
+        full.add(p)
+    assert list(indexes(cell, full, 4, 100)) == [], "nothing is left to ask"
+
+
+def test_answers_over_their_share_are_made_last():
+    cell = [("A", "area"), ("B", "area"), ("C", "motto"), ("D", "motto")]
+    tally = Tally(RANGES, answer=0.5)
+    assert list(indexes(cell, tally, 2, 10)) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    tally.add(question("A", "area", "border"))
+    assert list(indexes(cell, tally, 2, 6)) == [[2, 3], [0, 1], [6, 7]]
+    assert list(indexes((), tally, 2, 70)) == [list(range(64)), list(range(64, 70))], "without pairs in turn"

@@ -1,0 +1,172 @@
+"""A CSV table read by columns: each different cell once, and which of them every record has.
+
+The same table as `csv_records` reads, without an object for every cell: a million records need a hundred megabytes
+instead of gigabytes. What it does not do (lists in a cell, `fields`, aliases) and what it cannot read is left to
+`csv_records`, which says what is wrong: then `read_cells` gives None.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from synth.knowledge.documents import plain
+from synth.knowledge.ingest import BLANK
+from synth.knowledge.missing import MISSING
+from synth.knowledge.missing import missing as values_missing
+from synth.knowledge.rows import quarantine
+from synth.knowledge.text import tidy
+from synth.types import Quarantined
+
+NONE = -1  # the code of a cell that says nothing
+_BATCH = 4096  # rows
+
+
+@dataclass
+class Cells:
+    """A table.
+
+    subjects      [records] their names, all different          lines      [records] int32, where each ends in the file
+    columns       column -> (different texts, codes [records] int32, NONE where a record says nothing)
+    quarantined   rows that are no records          missing    how often each text marked a missing value
+    """
+
+    name: str
+    type: str
+    subjects: list[str]
+    lines: np.ndarray
+    columns: dict[str, tuple[list[str], np.ndarray]]
+    quarantined: list[Quarantined] = field(default_factory=list)
+    missing: Counter[str] = field(default_factory=Counter)
+
+    def place(self, record: int) -> str:
+        return f"{self.name} line {self.lines[record]}"
+
+
+def read_cells(
+    path: Path,
+    name: str,
+    *,
+    type: str = "thing",
+    id: str = "",
+    delimiter: str = ",",
+    missing: Collection[str] = MISSING,
+) -> Cells | None:
+    """The table in a file, with the options of `csv_records`; None where it is not one that can be read by columns."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            found = _read(csv.reader(file, delimiter=delimiter, strict=True), name, delimiter)
+    except (OSError, UnicodeDecodeError, csv.Error, ValueError):
+        return None
+    if found is None:
+        return None
+    columns, lines, wrong = found
+    id = id or next(iter(columns))
+    if id not in columns or not len(lines) or "" in columns or "." in id or "*" in id:
+        return None
+    said, codes = columns[id]
+    names = [tidy(plain(text)) for text in said]
+    nameless = values_missing(names, missing) | {""}
+    quarantined, first = [], dict[str, int]()
+    kept = np.zeros(len(lines), bool)
+    subjects = []
+    for i, code in enumerate(codes.tolist()):
+        subject = "" if code == NONE else names[code]
+        if subject in nameless:
+            why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
+            quarantined.append(("missing_name", i, why))
+        elif subject in first:
+            at = f"{name} line {lines[first[subject]]}"
+            why = f"the name {subject!r} is already that of {at}: merge the two records, or tell their names apart"
+            quarantined.append(("duplicate_record", i, why))
+        else:
+            first[subject] = i
+            kept[i] = True
+            subjects.append(subject)
+
+    def row(i: int) -> str:
+        record = {c: texts[codes[i]] for c, (texts, codes) in columns.items() if codes[i] != NONE}
+        return json.dumps(record, ensure_ascii=False)
+
+    refused = [quarantine(reason, f"{name} line {lines[i]}", why, row(i)) for reason, i, why in quarantined]
+    del first, names, said
+    cells = Cells(name, type, subjects, lines[kept], {}, refused + wrong)
+    gaps: list[tuple[int, int, str, int]] = []  # first record, column, text, how often
+    for number, (column, (texts, codes)) in enumerate(columns.items()):
+        if column != id:
+            texts, codes = compact(texts, codes[kept])
+            gone = values_missing(texts, missing)
+            if gone:
+                for code, text in enumerate(texts):
+                    if text in gone:
+                        where = np.flatnonzero(codes == code)
+                        gaps.append((int(where[0]), number, text, len(where)))
+                        codes[where] = NONE
+                texts, codes = compact(texts, codes)
+            cells.columns[column] = (texts, codes)
+    for _, _, text, times in sorted(gaps):
+        cells.missing[text] += times
+    return cells
+
+
+def compact(texts: list[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The texts that occur, in the order of their first records, and the codes for them."""
+    some, first = np.unique(codes, return_index=True)
+    order = np.argsort(first[some != NONE])
+    some = some[some != NONE][order]
+    new = np.full(len(texts) + 1, NONE, np.int32)  # the last stands for NONE
+    new[some] = np.arange(len(some), dtype=np.int32)
+    return [texts[i] for i in some.tolist()], new[codes]
+
+
+def _read(
+    rows: Iterator[list[str]], name: str, delimiter: str
+) -> tuple[dict[str, tuple[list[str], np.ndarray]], np.ndarray, list[Quarantined]] | None:
+    """(column -> (texts, codes), the line of every record, rows that are none) of a table."""
+    header: list[str] = next((cells for cells in rows if any(map(str.strip, cells))), [])
+    columns = [tidy(c) for c in header]
+    if not columns or len(set(columns)) < len(columns):
+        return None
+    lines, wrong, width = array("i"), list[Quarantined](), len(columns)
+    seen: list[dict[str, int]] = [{} for _ in columns]
+    codes = [array("i") for _ in columns]
+
+    def good() -> Iterator[list[str]]:
+        for cells in rows:
+            line: int = rows.line_num  # type: ignore[attr-defined]
+            if len(cells) == width and any(map(str.strip, cells)):
+                lines.append(line)
+                yield cells
+            elif not any(map(str.strip, cells)):
+                if cells:
+                    wrong.append(quarantine("blank_row", f"{name} line {line}", BLANK, delimiter.join(cells)))
+            else:
+                why = f"the row has {len(cells)} cells and the header {width}: quote a cell that holds {delimiter!r}"
+                wrong.append(quarantine("wrong_columns", f"{name} line {line}", why, delimiter.join(cells)))
+
+    records = good()
+    while batch := list(islice(records, _BATCH)):
+        for place, some, cells in zip(seen, codes, zip(*batch, strict=True), strict=True):
+            add: Callable[[str, int], int] = place.setdefault
+            some.extend([add(cell, len(place)) for cell in cells])
+    out = {}
+    for column, place, some in zip(columns, seen, codes, strict=True):
+        texts, code = [tidy(cell) for cell in place], np.frombuffer(some, np.int32) if some else np.zeros(0, np.int32)
+        place.clear()
+        out[column] = _joined(texts, code)
+    return out, np.frombuffer(lines, np.int32) if lines else np.zeros(0, np.int32), wrong
+
+
+def _joined(texts: list[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """Cells that are one text once tidy, under one code; blank ones under NONE."""
+    place: dict[str, int] = {}
+    new = np.fromiter((place.setdefault(t, len(place)) if t else NONE for t in texts), np.int32, len(texts))
+    return list(place), new[codes]

@@ -1,0 +1,526 @@
+"""A knowledge base of one table, kept by columns: what `ingest.build` makes of the same table, without an object for
+every fact.
+
+`ColumnBase.of` gives None where the table needs what only `ingest.build` does (two objects that a relation does not
+allow, relations of one name). `facts` gives the facts in their order, a few thousand at a time; `kb` makes them all
+objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from synth.knowledge.cells import NONE, Cells
+from synth.knowledge.columns import Column, keys_of, settle, year_of, years_of
+from synth.knowledge.ingest import LONGEST, Built, problem
+from synth.knowledge.kb import BLANK as BLANK_OF_TEMPLATE
+from synth.knowledge.kb import KB, Entity, Fact, Relation, densities
+from synth.knowledge.names import Same, resolve
+from synth.knowledge.postings import Postings
+from synth.knowledge.rows import Reading, Row, quarantine
+from synth.types import Quarantined
+
+_BATCH = 16_384  # records
+_FAR = np.iinfo(np.int64).max
+
+
+@dataclass
+class Stated:
+    """The facts of one relation: of record i the value `values[new[codes[i]]]`, read from the text `texts[codes[i]]` of a
+    column; none where codes[i] is NONE. `late`: after the facts of all records, as the years of dates are."""
+
+    relation: Relation
+    column: str
+    texts: list[str]
+    codes: np.ndarray
+    new: np.ndarray
+    values: list[str]
+    inverse: bool = False  # it is stated whether an object has one subject
+    late: bool = False
+
+    @cached_property
+    def ids(self) -> list[str]:
+        """[values] the ids of entities, or the literals."""
+        return self.values if self.relation.literal else [f"{self.relation.range}:{v}" for v in self.values]
+
+
+@dataclass
+class ColumnBase:
+    """subjects, lines   of the records (`cells.Cells`)
+    stated            the relations that have facts, in the order of their columns
+    entities          [entities] their names, those of the records first; `types` [entities] an index into `type_names`;
+                      `order` those that facts mention, in the order of their first; `places` the record of that
+    aliases           entity -> further names
+    """
+
+    name: str
+    type: str
+    subjects: list[str]
+    lines: np.ndarray
+    stated: list[Stated]
+    relations: dict[str, Relation]
+    entities: list[str]
+    types: np.ndarray
+    type_names: list[str]
+    order: np.ndarray
+    places: np.ndarray
+    ends: dict[str, np.ndarray]
+    aliases: dict[int, tuple[str, ...]]
+    quarantined: tuple[Quarantined, ...]
+    produced: int
+    accepted: int
+    listed: frozenset[str]
+    doubtful: tuple[Same, ...]
+
+    @staticmethod
+    def of(cells: Cells, edited: Mapping[str, Mapping[str, object]] | None = None) -> ColumnBase | None:
+        """The base of a table; `edited` as in `ingest.build`."""
+        return _of(cells, edited or {})
+
+    # ---- as values
+
+    def id(self, entity: int) -> str:
+        return f"{self.type_names[self.types[entity]]}:{self.entities[entity]}"
+
+    def entity_batches(self) -> Iterator[list[Entity]]:
+        for at in range(0, len(self.order), 4 * _BATCH):
+            some = zip(
+                self.order[at : at + 4 * _BATCH].tolist(), self.places[at : at + 4 * _BATCH].tolist(), strict=True
+            )
+            yield [
+                Entity.make(
+                    self.type_names[self.types[e]],
+                    self.entities[e],
+                    aliases=self.aliases.get(e, ()),
+                    source=f"{self.name} line {self.lines[record]}",
+                )
+                for e, record in some
+            ]
+
+    @cached_property
+    def quoted(self) -> list[str]:
+        """[entities] their ids as JSON."""
+        heads = [json.dumps(f"{t}:", ensure_ascii=False)[:-1] for t in self.type_names]
+        return [
+            heads[t] + json.dumps(x, ensure_ascii=False)[1:]
+            for t, x in zip(self.types.tolist(), self.entities, strict=True)
+        ]
+
+    def fact_columns(self) -> Iterator[dict[str, list[Any]]]:
+        """The facts in their order, some at a time, as the columns of `Fact`; beside them "title", the name of the subject,
+        and "text", the sentence of the fact."""
+        tails: list[list[str]] = []
+        for s in self.stated:
+            head = json.dumps(s.relation.name, ensure_ascii=False)
+            texts = (json.dumps(v, ensure_ascii=False) for v in s.ids)
+            tails.append([f",{head},null,{t}]" if s.relation.literal else f",{head},{t},null]" for t in texts])
+        quoted, subjects, hashed = self.quoted, self.subjects, hashlib.sha256
+        for rows, of, codes in self._places():
+            out: dict[str, np.ndarray] = {f: np.empty(len(rows), object) for f in _FACT}
+            for k in np.unique(of).tolist():
+                s, here = self.stated[k], of == k
+                records, texts = rows[here].tolist(), [s.texts[c] for c in codes[here].tolist()]
+                values, names = s.new[codes[here]].tolist(), [subjects[i] for i in records]
+                own, ends = tails[k], s.ids
+                template, order = _sentence(s.relation)
+                both = {"x": names, "y": [s.values[v] for v in values]}
+                said = [template % words for words in zip(*(both[o] for o in order), strict=True)]
+                out["id"][here] = [
+                    hashed(f"[{quoted[i]}{own[v]}".encode()).hexdigest()[:16]
+                    for i, v in zip(records, values, strict=True)
+                ]
+                out["literal" if s.relation.literal else "object"][here] = [ends[v] for v in values]
+                out["span"][here] = [f"{x} {s.column} = {t}" for x, t in zip(names, texts, strict=True)]
+                out["title"][here], out["relation"][here] = names, s.relation.name
+                out["text"][here] = [t[:1].upper() + t[1:] for t in said] if template[:1] == "%" else said
+            done = {f: column.tolist() for f, column in out.items()}
+            done["subject"] = [f"{self.type}:{x}" for x in done["title"]]
+            done["source"] = [f"{self.name} line {line}" for line in self.lines[rows].tolist()]
+            yield done
+
+    def sentence(self, k: int, record: int) -> str | None:
+        """What the fact of a record under relation `stated[k]` says; None where it has none."""
+        s = self.stated[k]
+        code = s.codes[record]
+        return None if code == NONE else s.relation.sentence(self.subjects[record], [s.values[s.new[code]]])
+
+    def fact_batches(self) -> Iterator[list[Fact]]:
+        """The facts in their order, some at a time."""
+        columns = [f.name for f in fields(Fact)]
+        for some in self.fact_columns():
+            yield [Fact(**dict(zip(columns, row))) for row in zip(*(some[c] for c in columns), strict=True)]
+
+    def _places(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(records, which of `stated`, codes of the texts) of the facts in their order."""
+        now = [k for k, s in enumerate(self.stated) if not s.late]
+        for some in [now, *([k] for k, s in enumerate(self.stated) if s.late)]:
+            for at in range(0, len(self.subjects) if some else 0, _BATCH):
+                block = np.stack([self.stated[k].codes[at : at + _BATCH] for k in some], 1)
+                row, column = np.nonzero(block != NONE)
+                if len(row):
+                    yield row + at, np.array(some)[column], block[row, column]
+
+    def kb(self) -> KB:
+        """All of it as objects."""
+        entities = (e for some in self.entity_batches() for e in some)
+        return KB(entities, self.relations.values(), (f for some in self.fact_batches() for f in some))
+
+    def built(self) -> Built:
+        return Built(
+            kb=self.kb(),
+            listed=self.listed,
+            doubtful=self.doubtful,
+            quarantined=self.quarantined,
+            produced=self.produced,
+            accepted=self.accepted,
+        )
+
+    # ---- what is computed from all facts
+
+    def digest(self) -> str:
+        """As `KB.digest`, of the lines in their order without a list of them: the text of a name ends with a quote, so
+        that none is the beginning of another, and lines are in the order of their names."""
+        total = hashlib.sha256()
+
+        quoted = self.quoted
+        heads = [f", {json.dumps(t, ensure_ascii=False)}" for t in self.type_names]
+        for e in sorted(self.order.tolist(), key=quoted.__getitem__):
+            also = "".join(f", {json.dumps(a, ensure_ascii=False)}" for a in sorted(self.aliases.get(e, ())))
+            name = json.dumps(self.entities[e], ensure_ascii=False)
+            total.update(f'["entity", {quoted[e]}, {name}{heads[self.types[e]]}{also}]\n'.encode())
+        columns = []
+        for s in sorted(self.stated, key=lambda s: json.dumps(s.relation.name, ensure_ascii=False)):
+            head = f"{json.dumps(s.relation.name, ensure_ascii=False)}, {json.dumps(s.relation.literal)}"
+            tails = [f", {head}, {json.dumps(x, ensure_ascii=False)}]\n" for x in s.ids] + [""]  # the last: no fact
+            of = np.where(s.codes == NONE, len(s.values), s.new[s.codes])
+            columns.append((of, tails))
+        records = np.array(sorted(range(len(self.subjects)), key=quoted.__getitem__), np.int64)
+        for at in range(0, len(records), _BATCH):
+            some = records[at : at + _BATCH]
+            cells = [[tails[i] for i in of[some].tolist()] for of, tails in columns]
+            lines = [
+                f'["fact", {quoted[i]}{tail}'
+                for i, row in zip(some.tolist(), zip(*cells, strict=True), strict=True)
+                for tail in row
+                if tail
+            ]
+            total.update("".join(lines).encode())
+        for line in sorted(
+            json.dumps(["relation", *map(str, astuple(r))], ensure_ascii=False) for r in self.relations.values()
+        ):
+            total.update(line.encode() + b"\n")
+        return total.hexdigest()
+
+    def density(self) -> dict[str, object]:
+        """As `KB.density`."""
+        subjects, objects, alone = [], [], []
+        for s in self.stated:
+            rows = np.flatnonzero(s.codes != NONE)
+            to = np.full(len(rows), NONE)
+            if not s.relation.literal:
+                to = self.ends[s.relation.name][s.new[s.codes[rows]]]
+            subjects.append(rows)
+            objects.append(to)
+            alone.append((to != NONE) & (np.bincount(to[to != NONE], minlength=len(self.entities))[to] == 1))
+        subject, object_, back = (np.concatenate(x) if x else np.zeros(0, np.int64) for x in (subjects, objects, alone))
+        return densities(len(self.order), subject, object_, np.ones(len(subject), bool), back)
+
+    def postings(self) -> Postings:
+        """As `Postings.of(kb)`."""
+        order = sorted(self.order.tolist(), key=self.id)
+        place = np.full(len(self.entities), NONE, np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        literals = sorted({s.values[i] for s in self.stated if s.relation.literal for i in _used(s)})
+        at = {text: len(order) + i for i, text in enumerate(literals)}
+        type_names = sorted({self.type_names[t] for t in np.unique(self.types[self.order]).tolist()})
+        number = np.array([type_names.index(t) if t in type_names else 0 for t in self.type_names])
+        which = {name: i for i, name in enumerate(self.relations)}
+        facts: list[list[np.ndarray]] = [[], [], []]
+        for s in self.stated:
+            rows = np.flatnonzero(s.codes != NONE)
+            ends = (
+                np.array([at.get(v, NONE) for v in s.values], np.int32)
+                if s.relation.literal
+                else place[self.ends[s.relation.name]]
+            )
+            facts[0].append(np.full(len(rows), which[s.relation.name], np.int32))
+            facts[1].append(place[rows])
+            facts[2].append(ends[s.new[s.codes[rows]]])
+        columns = tuple(np.concatenate(x) for x in facts)
+        return Postings(
+            ids=[self.id(e) for e in order],
+            names=[self.entities[e] for e in order],
+            types=number[self.types[order]].astype(np.int16),
+            type_names=type_names,
+            literals=literals,
+            relations=tuple(self.relations.values()),
+            facts=(columns[0], columns[1], columns[2]),
+        )
+
+
+_FACT = ("id", "relation", "object", "literal", "span", "title", "text")
+
+
+def _sentence(relation: Relation) -> tuple[str, list[str]]:
+    """The passage of a relation with %s for the blanks, its first letter a capital; which blank each is, x or y."""
+    order: list[str] = []
+    words = {"label": relation.label, "domain": relation.domain.replace("_", " ")}
+
+    def word(blank: re.Match[str]) -> str:
+        if blank[1] in words:
+            return words[blank[1]].replace("%", "%%")
+        order.append(blank[1])
+        return "%s"
+
+    text = BLANK_OF_TEMPLATE.sub(word, relation.passage.replace("%", "%%"))
+    return text[:1].upper() + text[1:], order
+
+
+# ---- making it
+
+
+def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase | None:
+    if ":" in cells.type:  # an id could not be taken apart
+        return None
+    reading = Reading(listed={cells.type: set(cells.subjects)} if cells.subjects else {}, guess=True)
+    reading.quarantined, reading.missing = list(cells.quarantined), cells.missing
+    stated = _settled(cells, reading, edited)
+    if stated is None or not edited.keys() <= {s.relation.name for s in stated}:
+        return None
+    merged, doubtful = _one_name(cells, stated)
+    for s in stated if merged else ():
+        if not s.relation.literal:
+            s.values, s.new = _renamed(s, merged)
+    if any((cells.type, x) in merged for x in cells.subjects) if merged else False:
+        return None
+    for s in stated:
+        if not s.inverse:
+            rows = s.codes[s.codes != NONE]
+            s.relation = replace(s.relation, inverse_functional=len(np.unique(s.new[rows])) == len(rows))
+    ranked = sorted(stated, key=lambda s: (s.late, 0 if s.late else int(np.flatnonzero(s.codes != NONE)[0])))
+    relations = {s.relation.name: s.relation for s in ranked}
+    produced = len(reading.quarantined) + sum(int((s.codes != NONE).sum()) for s in stated)
+    quarantined, refused = list(reading.quarantined), set[str]()
+    if not _refused(cells, stated, quarantined, refused):
+        return None
+    but = refused | {n for n, given in edited.items() if "complete" in given}
+    stated = [s for s in stated if (s.codes != NONE).any()]
+    accepted = sum(int((s.codes != NONE).sum()) for s in stated)
+    if not accepted:
+        return None
+    names, types, type_names, ends = _entities(cells, stated)
+    order, places = _mentioned(cells, stated, ends, len(names))
+    aliases: dict[int, tuple[str, ...]] = {}
+    if merged:
+        number = {(type_names[t], x): e for e, (x, t) in enumerate(zip(names, types.tolist(), strict=True))}
+        mentioned = set(order.tolist())
+        for (type_, other), one in merged.items():
+            if (e := number.get((type_, one), NONE)) in mentioned:
+                aliases[e] = tuple(dict.fromkeys((*aliases.get(e, ()), other)))
+    listed = frozenset(
+        s.relation.name
+        for s in stated
+        if s.relation.name not in but and (s.codes != NONE).all() and not (types[len(cells.subjects) :] == 0).any()
+    )
+    relations = {n: replace(r, complete=True) if n in listed else r for n, r in relations.items()}
+    return ColumnBase(
+        name=cells.name,
+        type=cells.type,
+        subjects=cells.subjects,
+        lines=cells.lines,
+        stated=stated,
+        relations={n: r for n, r in relations.items() if len(n) <= LONGEST},
+        entities=names,
+        types=types,
+        type_names=type_names,
+        order=order,
+        places=places,
+        ends=ends,
+        aliases=aliases,
+        quarantined=tuple(quarantined),
+        produced=produced,
+        accepted=accepted,
+        listed=listed,
+        doubtful=tuple(doubtful),
+    )
+
+
+def _entities(cells: Cells, stated: Sequence[Stated]) -> tuple[list[str], np.ndarray, list[str], dict[str, np.ndarray]]:
+    """(names, the type of each, the types, relation -> the entity of each of its values): the records first."""
+    names, types, type_names = list(cells.subjects), [0] * len(cells.subjects), [cells.type]
+    places: dict[str, dict[str, int]] = {}
+    if any(s.relation.range == cells.type for s in stated):
+        places[cells.type] = {x: i for i, x in enumerate(cells.subjects)}
+    ends = {}
+    for s in stated:
+        kind = s.relation.range
+        if s.relation.literal:
+            continue
+        place = places.setdefault(kind, {})
+        if kind not in type_names:
+            type_names.append(kind)
+        some = _used(s)
+        to = np.full(len(s.values), NONE, np.int64)
+        for i, value in enumerate(s.values):
+            if i in some:
+                if value not in place:
+                    place[value] = len(names)
+                    names.append(value)
+                    types.append(type_names.index(kind))
+                to[i] = place[value]
+        ends[s.relation.name] = to
+    return names, np.array(types, np.int16), type_names, ends
+
+
+def _used(s: Stated) -> set[int]:
+    """The values that facts have: one that only refused rows have is none."""
+    return set(s.new[np.unique(s.codes[s.codes != NONE])].tolist())
+
+
+def _mentioned(
+    cells: Cells, stated: Sequence[Stated], ends: Mapping[str, np.ndarray], n: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(the entities that facts mention, in the order of the first mention; the record of each)."""
+    records, now = len(cells.subjects), [s for s in stated if not s.late]
+    first = np.full(n, _FAR)
+    for k, s in enumerate([*now, *(s for s in stated if s.late)]):
+        rows = np.flatnonzero(s.codes != NONE)
+        at = 2 * (rows * len(now) + k) if not s.late else 2 * (records * k + rows)
+        first[rows] = np.minimum(first[rows], at)
+        if not s.relation.literal:
+            to = ends[s.relation.name][s.new[s.codes[rows]]]
+            some, where = np.unique(to, return_index=True)
+            first[some] = np.minimum(first[some], at[where] + 1)
+    order = np.argsort(first, kind="stable")[: int((first < _FAR).sum())]
+    half = first[order] // 2
+    record = np.where(half < records * len(now), half // max(1, len(now)), half % max(1, records))
+    return order, record
+
+
+def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, object]]) -> list[Stated] | None:
+    """The relations of the columns; None where two have one name. Quarantines cells that do not fit their column."""
+    width = len(cells.columns)
+    firsts = {
+        c: int(np.flatnonzero(codes != NONE)[0]) for c, (_, codes) in cells.columns.items() if (codes != NONE).any()
+    }
+    order = {c: (firsts[c], i) for i, c in enumerate(cells.columns) if c in firsts}
+    columns: dict[str, Column] = {}
+    for c in sorted(order, key=lambda c: order[c]):
+        texts, codes = cells.columns[c]
+        rows = np.flatnonzero(codes != NONE)
+        some = cells.subjects if len(rows) == len(codes) else [cells.subjects[i] for i in rows.tolist()]
+        columns[c] = Column(c, cells.type, texts, codes[rows], some)
+    keys = keys_of(columns.values(), dict.fromkeys(columns, cells.type))
+    now: dict[str, Stated] = {}
+    late: list[Stated] = []
+    for c, column in columns.items():
+        texts, codes = cells.columns[c]
+        settled = settle(column, {}, edited.get(c, {}), reading, keys)
+        values, new, codes = texts, np.arange(len(texts), dtype=np.int32), codes
+        if settled.values is not None:
+            bad = np.array([not isinstance(v, str) for v in settled.values])
+            place: dict[str, int] = {}
+            new = np.array(
+                [place.setdefault(v, len(place)) if isinstance(v, str) else NONE for v in settled.values], np.int32
+            )
+            values = list(place)
+            if bad.any():
+                for i in np.flatnonzero((codes != NONE) & bad[codes]).tolist():
+                    reason, why = settled.values[codes[i]]
+                    span = f"{cells.subjects[i]} {c} = {texts[codes[i]]}"
+                    reading.quarantine(reason, cells.place(i), why, span)
+                codes = np.where((codes != NONE) & bad[codes], np.int32(NONE), codes)
+        if (codes != NONE).any():
+            now[c] = _stated(c, c, settled.schema, edited, texts, codes, new, values)
+        if settled.years is not None and (codes != NONE).any():
+            years, of = _distinct([year_of(v) for v in values])
+            late.append(_stated(years_of(c), c, settled.years, edited, texts, codes, of[new], years))
+            late[-1].late = True
+    stated = [now[c] for c in cells.columns if c in now] + late
+    names = [s.relation.name for s in stated]
+    domains = {s.relation.domain for s in stated}
+    return stated if width and len(set(names)) == len(names) and domains <= {cells.type} else None
+
+
+def _distinct(values: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    place: dict[str, int] = {}
+    codes = np.array([place.setdefault(v, len(place)) for v in values], np.int32)
+    return list(place), codes
+
+
+def _stated(
+    name: str,
+    column: str,
+    schema: Mapping[str, object],
+    edited: Mapping[str, Mapping[str, object]],
+    texts: list[str],
+    codes: np.ndarray,
+    new: np.ndarray,
+    values: list[str],
+) -> Stated:
+    guess = {"functional": True, "label": re.sub(r"[_\-]+", " ", name)}
+    relation = Relation(name=name, **{**guess, **schema, **edited.get(name, {})})  # type: ignore[arg-type]
+    inverse = "inverse_functional" in {**schema, **edited.get(name, {})}
+    return Stated(relation, column, texts, codes, new, values, inverse)
+
+
+def _one_name(cells: Cells, stated: Sequence[Stated]) -> tuple[dict[tuple[str, str], str], list[Same]]:
+    counts: dict[str, Counter[str]] = {cells.type: Counter()}
+    times = sum((s.codes != NONE).astype(np.int32) for s in stated)
+    if len(stated):
+        counts[cells.type].update({x: n for x, n in zip(cells.subjects, np.asarray(times).tolist(), strict=True) if n})
+    things = [s for s in stated if not s.relation.literal]
+    for s in sorted(things, key=lambda s: (s.late, int(np.flatnonzero(s.codes != NONE)[0]))):
+        some = np.bincount(s.new[s.codes[s.codes != NONE]], minlength=len(s.values))
+        counter = counts.setdefault(s.relation.range, Counter())
+        for value, n in zip(s.values, some.tolist(), strict=True):
+            if n:
+                counter[value] += n
+    return resolve(counts, {cells.type: set(cells.subjects)}, {})
+
+
+def _renamed(s: Stated, merged: Mapping[tuple[str, str], str]) -> tuple[list[str], np.ndarray]:
+    values, of = _distinct([merged.get((s.relation.range, v), v) for v in s.values])
+    return values, of[s.new]
+
+
+def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantined], refused: set[str]) -> bool:
+    """Take out what cannot be a fact, in the order of the rows; False where a relation allows an object one subject and
+    it has two."""
+    long = np.array([len(x) > LONGEST for x in cells.subjects], bool)
+    at = {x: i for i, x in enumerate(cells.subjects)} if any(s.relation.range == cells.type for s in stated) else {}
+    relations = {s.relation.name: s.relation for s in stated}
+    out: list[tuple[tuple[int, ...], int, int]] = []
+    for k, s in enumerate(stated):
+        rows = np.flatnonzero(s.codes != NONE)
+        code = s.new[s.codes[rows]]
+        alone = Row(subject="\0", relation=s.relation.name, object="", source="", span="")
+        bad = np.array([problem(replace(alone, object=v), None, relations) is not None for v in s.values], bool)
+        suspect = bad[code] | long[rows]
+        if s.relation.range == cells.type:
+            suspect |= np.array([at.get(v, NONE) for v in s.values], np.int64)[code] == rows
+        if s.relation.inverse_functional and len(np.unique(code[~suspect])) < int((~suspect).sum()):
+            return False
+        out += [((int(s.late), *((k, i) if s.late else (i, k))), i, k) for i in rows[suspect].tolist()]
+    for k in {k for *_, k in out}:
+        stated[k].codes = stated[k].codes.copy()
+    for _, i, k in sorted(out):
+        s = stated[k]
+        span = f"{cells.subjects[i]} {s.column} = {s.texts[s.codes[i]]}"
+        value = s.values[s.new[s.codes[i]]]
+        row = Row(subject=cells.subjects[i], relation=s.relation.name, object=value, source=cells.place(i), span=span)
+        found = problem(row, None, relations)
+        assert found is not None
+        quarantined.append(quarantine(found[0], row.source, found[1], row.span))
+        refused.add(s.relation.name)
+        s.codes[i] = NONE
+    return True

@@ -1,0 +1,183 @@
+"""A large table as a knowledge base on disk, from its columns (`synth.knowledge.column_base`): the same tables, SQL,
+postings, pages and card as `bases.write` makes of objects, a few thousand facts at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from synth.knowledge.column_base import ColumnBase
+from synth.knowledge.ingest import write_schema
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
+from synth.knowledge.postings import as_number
+from synth.search.index import Page, build_index, table_title
+from synth.types import SCHEMA_VERSION, Quarantined
+from tasks.storage import tables
+
+_GROUP = 131_072  # rows of a table that are written together
+
+
+class _Table:
+    """A Parquet file that rows are added to, written as `tables.write` writes it, in groups of rows."""
+
+    def __init__(self, path: Path, cls: type) -> None:
+        self._schema = tables.arrow_schema(cls)
+        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+
+    def add(self, columns: Mapping[str, Any]) -> None:
+        n = len(next(iter(columns.values())))
+        arrays = [
+            pa.array([SCHEMA_VERSION] * n, f.type)
+            if f.name == "schema_version"
+            else columns[f.name].cast(f.type)
+            if isinstance(columns[f.name], pa.Array)
+            else pa.array(columns[f.name], f.type)
+            for f in self._schema
+        ]
+        self._waiting.append(pa.Table.from_arrays(arrays, schema=self._schema))
+        if sum(map(len, self._waiting)) >= _GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=_GROUP * 2)
+            self._waiting = []
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
+def write_tables(folder: Path, base: ColumnBase) -> None:
+    """entities, relations, facts, passages and quarantine .parquet, relations.csv, postings.npz."""
+    entities = _Table(folder / "entities.parquet", Entity)
+    for some in base.entity_batches():
+        entities.add({f: [getattr(e, f) for e in some] for f in ("id", "name", "type", "aliases", "source")})
+    entities.close()
+    facts, passages = _Table(folder / "facts.parquet", Fact), _Table(folder / "passages.parquet", Passage)
+    for columns in base.fact_columns():
+        facts.add(columns)
+        ids = [hashlib.sha256(f'["passage","{i}"]'.encode()).hexdigest()[:16] for i in columns["id"]]
+        stated = pa.ListArray.from_arrays(range(len(ids) + 1), pa.array(columns["id"]))  # one each
+        of = {"id": ids, "entity": columns["subject"], "title": columns["title"], "text": columns["text"]}
+        passages.add(of | {"facts": stated})
+    facts.close()
+    passages.close()
+    tables.write(folder / "relations.parquet", base.relations.values(), Relation)
+    tables.write(folder / "quarantine.parquet", base.quarantined, Quarantined)
+    write_schema(folder / "relations.csv", base.relations.values())
+    base.postings().save(folder / "postings.npz")
+
+
+def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[str, Any]:
+    """Everything but schema and card; the card is returned."""
+    write_tables(folder, base)
+    connection = sqlite3.connect(folder / "kb.sqlite")
+    connection.execute("PRAGMA synchronous = OFF")
+    with connection:
+        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base))
+    connection.close()
+    index = build_index(pages(base), folder / "index")
+    return {
+        "entities": len(base.order),
+        "facts": base.accepted,
+        "passages": base.accepted,
+        "quarantined": tables.counts(base.quarantined),
+        "missing": dict(missing),
+        "skipped": {},
+        "documents": 0,
+        "encodings": {},
+        "index": index.size(),
+        "density": base.density(),
+        "kb": base.digest(),
+    }
+
+
+def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
+    names = ("id", "subject", "relation", "object", "literal", "source", "span")
+    return {
+        "entity": (
+            (e.id, e.name, e.type, json.dumps(e.aliases, ensure_ascii=False), e.source)
+            for some in base.entity_batches()
+            for e in some
+        ),
+        "relation": (astuple(r) for r in base.relations.values()),
+        "fact": (row for some in base.fact_columns() for row in zip(*(some[n] for n in names), strict=True)),
+    }
+
+
+def pages(base: ColumnBase) -> Iterator[Page]:
+    """As `synth.search.index.pages_of_kb`."""
+    records = len(base.subjects)
+    order = [k for k, s in enumerate(base.stated) if not s.late] + [k for k, s in enumerate(base.stated) if s.late]
+    mentions = _mentions(base, order)
+    for e in base.order.tolist():
+        lines = [x for k in order if (x := base.sentence(k, e)) is not None] if e < records else []
+        told = [base.sentence(k, i) for i, k in mentions(e)]
+        yield Page(
+            id=base.id(e),
+            title=base.entities[e],
+            text="\n".join(lines),
+            aliases=base.aliases.get(e, ()),
+            mentions=tuple(x for x in told if x is not None),
+        )
+    ranked = sorted(
+        (k for k, s in enumerate(base.stated) if s.relation.literal),
+        key=lambda k: (
+            order.index(k) >= len(order) - sum(s.late for s in base.stated),
+            _first(base, k),
+            order.index(k),
+        ),
+    )
+    for k in ranked:
+        s = base.stated[k]
+        kind = s.relation.range
+        numbers = [as_number(v, date=kind == "date") if kind != "string" else math.nan for v in s.values]
+        keys = [(math.inf if math.isnan(n) else n, v) for n, v in zip(numbers, s.values, strict=True)]
+        rows = np.flatnonzero(s.codes >= 0).tolist()
+        of = s.new[s.codes[rows]].tolist()
+        pairs = sorted((*keys[v], base.subjects[i]) for i, v in zip(rows, of, strict=True))
+        if len(pairs) > 2:
+            told = tuple(f"{subject}: {value}" for _, value, subject in pairs)
+            yield Page(id=f"table:{s.relation.name}", title=table_title(s.relation), text="", mentions=told)
+
+
+def _first(base: ColumnBase, k: int) -> int:
+    return int(np.flatnonzero(base.stated[k].codes >= 0)[0])
+
+
+def _mentions(base: ColumnBase, order: list[int]) -> Any:
+    """Entity -> (record, which of `stated`) of the facts about another thing that mention it, in their order."""
+    objects, records, of, keys = [], [], [], []
+    width, late = len(order), {k for k, s in enumerate(base.stated) if s.late}
+    for k, s in enumerate(base.stated):
+        if not s.relation.literal:
+            rows = np.flatnonzero(s.codes >= 0)
+            to = base.ends[s.relation.name][s.new[s.codes[rows]]]
+            rows, to = rows[to != rows], to[to != rows]
+            objects.append(to)
+            records.append(rows)
+            of.append(np.full(len(rows), k))
+            keys.append(rows * width + order.index(k) + (len(base.subjects) * width * (1 + k) if k in late else 0))
+    if not objects:
+        return lambda e: ()
+    to, rows, which, key = (np.concatenate(x) for x in (objects, records, of, keys))
+    sort = np.lexsort((key, to))
+    to, rows, which = to[sort], rows[sort], which[sort]
+
+    def mentions(e: int) -> Iterable[tuple[int, int]]:
+        a, b = to.searchsorted(e), to.searchsorted(e, "right")
+        return zip(rows[a:b].tolist(), which[a:b].tolist(), strict=True)
+
+    return mentions
