@@ -2,7 +2,7 @@
 are the same name.
 
 list   =  item { ";" item }  |  item { ", " item }          a comma inside brackets separates nothing
-item   =  name { note | measure } [ "and" item ]            "and" only after a note or a measure, so that
+item   =  name { note | measure } [ ("and" | ",") item ]    "and" only after a note or a measure, so that
 note   =  "(" text ")"  |  "[" text "]"                     Trinidad and Tobago is one name
 measure = number unit, or a number with a point or commas    so that Apollo 11 is one name
 """
@@ -24,7 +24,10 @@ _MEASURE = (
     r"(?:\s?(?:%|(?:sq )?(?:km|m|mi)))?"
 )
 _TAIL = re.compile(rf"(?:\s*{_NOTE}|\s+{_MEASURE})\s*$")
-_AND = re.compile(rf"(?:{_NOTE}|\s{_MEASURE})\s+and\s+(?=[^\W\d_])")
+_AND = re.compile(
+    rf"(?:(?:{_NOTE}|\s{_MEASURE})\s+and\s+|(?:\((?:singular|plural)\)|\s{_MEASURE})(?:\s?{_NOTE})?\s?,\s+"
+    r"(?!(?:of|including|excluding|not|with|which|est|about|less|more|plus|or)\b))(?=[^\W\d_])"
+)
 _LONGEST = 80  # characters of a name in a list
 _UNCLEAR = re.compile(r"\w\([^()]{0,20}\)|[()\[\]{}]|\bor\b|\band/or\b|/\s|;")
 
@@ -55,13 +58,15 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _items(part: str) -> list[str]:
-    ends = [m for m in _AND.finditer(part)]
+    ends = [m for m in _AND.finditer(part) if part.count("(", 0, m.end()) <= part.count(")", 0, m.end())]
     starts = [0, *(m.end() for m in ends)]
     return [part[a : b if b is None else b.end()] for a, b in zip(starts, [*ends, None], strict=True)]
 
 
 def _bare(item: str) -> str:
-    item = re.sub(r"\s+and\s*$", "", item)
+    item = re.sub(r"(?:\s+and|\s?,)\s*$", "", item)
+    if item.count(")") > item.count("("):  # its list began with a bracket
+        item = item.rstrip(" ).")
     for _ in range(4):  # bounded, so that hostile text cannot cause a long loop
         shorter = _TAIL.sub("", item[-200:])
         if len(shorter) == len(item[-200:]):

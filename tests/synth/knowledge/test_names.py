@@ -123,3 +123,22 @@ def test_a_person_decides(tmp_path, monkeypatch, capsys):
     (tmp_path / "bad.yaml").write_text("names: {thing: [UK]}\n")
     with pytest.raises(UserError, match="the name that it stands for"):
         read_names(tmp_path / "bad.yaml")
+
+
+@pytest.mark.parametrize(
+    "text, wanted",
+    [
+        ("Belarus 640 km; Lithuania 100 km, Russia (Kaliningrad) 209 km", ["Belarus", "Lithuania", "Russia"]),
+        ("Spanish 98.9%, indigenous 1%; Portuguese", ["Spanish", "indigenous", "Portuguese"]),
+        ("Protestant 5% (Evangelical 4.6%, Adventist 0.2%); Muslim 1%", ["Protestant", "Muslim"]),
+        ("English (official), Jerriais)", ["English", "Jerriais"]),
+        ("Chad 1,403 km, of which 12 km is disputed; Mali", ["Chad 1,403 km, of which 12 km is disputed", "Mali"]),
+    ],
+)
+def test_a_comma_after_a_measure_begins_another_name(text, wanted):
+    assert names(text) == wanted
+
+
+def test_singular_and_plural_are_two_answers():
+    assert plain_value("Motswana (singular), Batswana (plural)") == ["Motswana", "Batswana"]
+    assert plain_value("Adak (Alaska), United States") == ["Adak , United States"]
