@@ -277,27 +277,6 @@ def aiming() -> tuple[nn.Module, Any]:
     return kept(aimed_name(), trained)
 
 
-LOCATED = Size(steps=900, demonstrations=4000, turn=40, length=256, lr=2e-3)
-OF_PLACES = ("place", "box", "boxes")
-
-
-def located_name() -> str:
-    return f"locating-{digest(shared_name(), asdict(LOCATED), OF_PLACES)[:12]}"
-
-
-@lru_cache
-def locating() -> tuple[nn.Module, Any]:
-    """The shared policy, continued on questions of places and boxes of shapes alone, and its tokenizer: from the shared one itself boxes were
-    told no better than on white."""
-
-    def trained() -> tuple[nn.Module, Any]:
-        talks = _questions(Random(seed_for(0, "starts", "locating")), LOCATED.demonstrations, OF_PLACES)
-        optim = Optim(kind="muon", lr=LOCATED.lr, matrix_lr=MATRIX_LR, warmup=10, steps=LOCATED.steps, weight_decay=0.0)
-        return continued(*seeing(), talks, optim, seed_for(0, "starts", "locating", "order"))
-
-    return kept(located_name(), trained)
-
-
 # --- the tasks ---------------------------------------------------------------------------------------------------------
 
 
@@ -443,7 +422,6 @@ SIZES = {
     "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
-BEGIN: dict[str, tuple[Callable[[], tuple[nn.Module, Any]], str]] = {"sprawls": (locating, located_name())}
 
 
 @dataclass
@@ -456,15 +434,14 @@ class Pictured(Start):
 
 @lru_cache
 def start(name: str) -> Pictured:
-    """The task with this name and its policy: the shared one, or that of BEGIN, continued; trained once per project and kept."""
+    """The task with this name and its policy: the shared one, continued; trained once per project and kept."""
     size = SIZES[name]
     task = TASKS[name](size)
     optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
     order = seed_for(0, "starts", name, "order")
-    begin, *begun = BEGIN.get(name, (seeing,))
     base, tokenizer = kept(
-        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE, *begun)[:6]}",
-        lambda: continued(*begin(), fitting(name, size, task.shown, begin()[1]), optim, order),
+        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
+        lambda: continued(*seeing(), fitting(name, size, task.shown, seeing()[1]), optim, order),
     )
     return Pictured(
         world=World(tuple(task.train), ()),
