@@ -343,10 +343,17 @@ def _sampled(metric: str) -> bool:
 
 
 def prepared(
-    task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, exact: bool = False
+    task: str,
+    recipe: str,
+    changes: Mapping[str, Any],
+    steps: int,
+    seed: int,
+    *,
+    exact: bool = False,
+    only: Callable[[Any], bool] | None = None,
 ) -> tuple[Any, Any]:
     """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not
-    round."""
+    round. only: which training problems are drawn from (all)."""
     from training.learner.learner import Optim
     from training.rl.ahead import Ahead
     from training.rl.compose import compose
@@ -389,7 +396,7 @@ def prepared(
         teachers=here.teachers(sampling.temperature) if "teachers" in needs else None,
         body=here.copy,
         player=player,
-        problems=here.world.training,
+        problems=[p for p in here.world.training if only is None or only(p)],
         needs=needs,
         seed=seed_for(seed, "behaviour", task),
         device="cpu",

@@ -10,7 +10,7 @@ sometimes right. It is trained once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Eight more tasks are used by protocols only:
+Nine more tasks are used by protocols and benchmarks only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
@@ -21,6 +21,7 @@ Eight more tasks are used by protocols only:
     haggling               questions about coins that two share and about tables of payoffs; measured is how well the shares are bargained
                            for, against partners of two kinds, which nobody learned from
     three_games            rooms, kitchens and cards with a partner of one of three kinds each; measured with a fourth
+    domains                sums, combined numbers, units, circuits and lists to be sorted: a domain each
     shops                  what things cost, by a search, a program or both of them, each question as it needs
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
@@ -40,12 +41,15 @@ from torch import nn
 
 from synth.demonstrations.renaming import known_names, renamed
 from synth.families.alternating_offers import alternating_offers
+from synth.families.boolean_circuits import boolean_circuits
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.countdown import countdown as countdown_problem
 from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.list_sorting import list_sorting
 from synth.families.matrix_games import matrix_games
 from synth.families.rewrite_proofs import rewrite_proofs
 from synth.families.teamwork import teamwork
+from synth.families.unit_conversion import unit_conversion
 from synth.knowledge.kb import KB, passages
 from synth.knowledge.world import world as generated
 from synth.questions.entity_tree import EntityTrees, entity_tree
@@ -131,6 +135,7 @@ SIZES = {
     "proofs": Size(steps=1000, demonstrations=8000, turn=40, length=192),
     "haggling": Size(steps=1000, demonstrations=9000, turn=40, length=192),
     "three_games": Size(steps=400, demonstrations=1800, turn=12, length=448),
+    "domains": Size(steps=700, demonstrations=7000, turn=48, length=144),
     "shops": Size(steps=500, demonstrations=3000, turn=48, length=256),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
@@ -489,6 +494,36 @@ def three_games(size: Size) -> Task:
     )
 
 
+DOMAINS = (integer_arithmetic, countdown_problem, unit_conversion, boolean_circuits, list_sorting)
+
+
+def domains(size: Size) -> Task:
+    """Problems of five families in turn, each a domain with a scorer of its kind; two in five demonstrations give the answer of another
+    problem of the family behind their own working."""
+
+    def problems(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        each = [_family(partial(make, levels=(1,)), split, n // len(DOMAINS) + 1, seed=seed) for make in DOMAINS]
+        return [p for five in zip(*each, strict=False) for p in five][:n]
+
+    def talk(p: Problem, text: str = "") -> Talk:
+        return (*p.prompt, Message(role="assistant", content=text or p.lineage["solution"]))
+
+    def careless(i: int) -> str:
+        if i % 5 not in (i // 5 % 5, (i // 5 + 2) % 5) or i < 5:
+            return ""
+        before = shown[i - 5].lineage["solution"]
+        return shown[i].lineage["solution"].partition("<answer>")[0] + before[before.index("<answer>") :]
+
+    train, shown = problems("train", TRAIN - 1), problems("train", size.demonstrations, seed=1)
+    return Task(
+        train=train,
+        held=problems("test", 2 * HELD),
+        envs={"single": Single(0.0, "")},
+        solved=[talk(p) for p in train],
+        shown=[talk(p, careless(i)) for i, p in enumerate(shown)],
+    )
+
+
 GOODS = ("pears", "plums", "nuts", "beans", "lamps", "pots", "knives", "socks")
 
 
@@ -597,7 +632,7 @@ def shops(size: Size) -> Task:
 
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
 OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {  # not tasks of the leaderboard
-    f.__name__: f for f in (proofs, uneven, haggling, three_games, shops)
+    f.__name__: f for f in (proofs, uneven, haggling, three_games, shops, domains)
 }
 
 
