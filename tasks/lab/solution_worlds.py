@@ -40,7 +40,7 @@ def _said(prompt: tuple[Message, ...], n: int, seed: int) -> tuple[str, ...]:
     begun = here.renderer.prompt(list(prompt))
     session = TorchSampler(here.base, here.renderer.end_id).open([begun] * n, [seed_for(seed, i) for i in range(n)])
     turns = session.generate(Sampling(temperature=1.0, max_tokens=here.size.turn))
-    return tuple(here.renderer.tokenizer.decode(s.ids, skip_special_tokens=True) for s in turns)
+    return tuple(str(here.renderer.tokenizer.decode(s.ids, skip_special_tokens=True)) for s in turns)
 
 
 def _solver(room: Room) -> Generate:
