@@ -67,9 +67,9 @@ def _measure(room: Room) -> dict[str, float]:
     return {"solved": float(sum(rewards) / len(rewards))}
 
 
-def solutions() -> Place:
+def own_solutions() -> Place:
     """See the head of this file."""
     return Place(("preferences", "prefer"), _lay, _measure, partial(make, _problems, _solver, 1))
 
 
-WORLDS = (solutions,)
+WORLDS = (own_solutions,)

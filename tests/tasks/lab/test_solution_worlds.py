@@ -12,7 +12,7 @@ from training.types import Segment
 
 
 def test_the_world_is_there_with_the_stages_of_a_maker():
-    place = registry.places()["solutions"]
+    place = registry.places()["own_solutions"]
     assert place.stages == ("preferences", "prefer") and place.make is not None
 
 
@@ -53,4 +53,4 @@ def test_its_protocol_sets_what_both_learn_from(recipe):
     from tasks.lab.behaviour import protocol_of
 
     given = protocol_of(recipe, "on_task")
-    assert given["task"] == "solutions" and given["against_set"]["preferences"]["makers"]
+    assert given["task"] == "own_solutions" and given["against_set"]["preferences"]["makers"]
