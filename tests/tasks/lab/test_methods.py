@@ -321,21 +321,20 @@ def test_no_two_worlds_have_one_name():
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, registry, starts, worlds
+    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, registry, solution_worlds, starts, worlds
     from tasks.lab.behaviour import SMALL, WHERE, knobs_of, merged, protocol_of
     from tasks.planning.resolve import overlaid, read_recipe, yaml_files
 
     of_pairs = registry.places()
     small = {**arena.WORLDS, **episodes.WORLDS, **clip_worlds.WORLDS, **picture_worlds.TASKS, **of_pairs}
+    answered = [world.__name__ for world in solution_worlds.WORLDS]  # pairs of a policy's own answers to a task
+    of_tasks = {*starts.NAMES, *clip_worlds.WORLDS, *picture_worlds.NAMES, *answered}
 
     found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
     assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 50
     for name, where in found:
         p = protocol_of(name, where)
-        assert (
-            p["task"] in ((*starts.NAMES, *clip_worlds.WORLDS, *picture_worlds.NAMES) if where == "on_task" else small)
-            and len(p["claim"]) > 30
-        )
+        assert p["task"] in (of_tasks if where == "on_task" else small) and len(p["claim"]) > 30
         if where == "on_task":
             assert p["seeds"] >= 8 and p["against"] != "base", f"{name}: eight seeds and a rival"
         if p["task"] in of_pairs or "prefer" in p["both"]:  # changes are by stage
