@@ -269,6 +269,10 @@ def _overseen(p: Problem, state: dict, heard: str, turn: int) -> str:
     return f"<steps>{' '.join(words)}</steps><final>{'right' if all(state['right']) else 'wrong'}</final>"
 
 
+def _reworded(p: Problem, state: dict, heard: str, turn: int) -> str:
+    return f"<answer>{state['asked']}</answer>"
+
+
 def _number(text: str) -> int:
     return int(re.findall(r"\d+", text)[-1])
 
@@ -458,6 +462,7 @@ KNOWN: dict[str, Known] = {
             {"checker": True, "most": 2, "gamma": 1.0, "repeat": 0.0, "missing": 0.1},
         ),
         ("rewatch", "clip_questions", _answer, _other, {}),
+        ("rewording", "safety_requests", _reworded, _always("<answer>Good morning.</answer>"), {}),
         ("route", _SUMS, _answer, _always("<search>Nobody: what is it?</search>"), {}),
         ("search", _place, _after(_needed("<search>mayor</search>")), _other, {}),
         ("second_look", _SUMS, _answer, _other, {}),

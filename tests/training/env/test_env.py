@@ -27,6 +27,7 @@ from synth.families.key_and_door import key_and_door
 from synth.families.nim_heaps import nim_heaps
 from synth.families.persuasion import persuasion
 from synth.families.python_functions import python_functions
+from synth.families.safety_requests import safety_requests
 from synth.families.scattered_facts import scattered_facts
 from synth.families.scene_questions import scene_questions
 from synth.families.screen_tasks import screen_tasks
@@ -70,6 +71,7 @@ FAMILIES = {
     "progress": chained_requests,
     "overseen": chained_requests,
     "reader": scattered_facts,
+    "rewording": safety_requests,
     "bargain": bargains,
     "persuade": persuasion,
     "game": nim_heaps,
