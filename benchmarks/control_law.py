@@ -13,14 +13,13 @@ The plot (docs/images/control-law.svg) is the first seed.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Loop, cells
 from synth.selfplay.propose.ladder import ladder
@@ -77,21 +76,20 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str, 
     mean = float(np.mean(values))
     told = {k: float(np.mean(v)) for k, v in peers.items()}
     best = min(told.values()) if told else None
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": mean,
-            "unit": unit,
-            "better": better,
-            "low": min(values),
-            "high": max(values),
-        },
-        **{"n": len(values), "peers": told, "ratio_to_best_peer": best / mean if best is not None and mean else None},
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
-        "command": COMMAND,
-    }
+    found = result_row(
+        case,
+        metric,
+        mean,
+        unit,
+        COMMAND,
+        len(values),
+        better=better,
+        low=min(values),
+        high=max(values),
+        one_core=True,
+        numpy=np.__version__,
+    )
+    return {**found, "peers": told, "ratio_to_best_peer": best / mean if best is not None and mean else None}
 
 
 def main() -> int:

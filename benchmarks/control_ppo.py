@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import platform
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -26,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.rows import result_row
 from synth.types import Sampling, Scored, seed_for
 from tasks.core.paths import CODE as ROOT
 from tasks.lab.worlds import Room, plans, quiet, run_stage
@@ -59,21 +58,10 @@ def learned(seed: int, updates: int = STEPS) -> dict[str, Any]:
 
 
 def result(metric: str, values: list[float], unit: str, better: str = "higher", case: str = CASE) -> dict[str, Any]:
-    return {
-        "case": case,
-        "metric": metric,
-        "value": float(np.mean(values)),
-        "unit": unit,
-        "better": better,
-        "low": min(values),
-        "high": max(values),
-        "n": len(values),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "command": COMMAND,
-    }
+    mean, low, high = float(np.mean(values)), min(values), max(values)
+    return result_row(
+        case, metric, mean, unit, COMMAND, len(values), better=better, low=low, high=high, torch=torch.__version__
+    )
 
 
 def main(which: Sequence[str]) -> None:

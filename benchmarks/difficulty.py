@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from tasks.knowledge import bases
 from tasks.knowledge.schema import read_schema
 from tasks.problems import grow
@@ -58,21 +57,19 @@ def result(case: str, metric: str, unit: str, better: str, values: list[float]) 
         1.96 * float(np.std(values)) / max(1, len(values)) ** 0.5,
     )
     low, high = wilson(mean, n) if unit == "share" else (mean - half, mean + half)
-    return {
-        "case": case,
-        "metric": metric,
-        "value": mean,
-        "unit": unit,
-        "better": better,
-        "low": low,
-        "high": high,
-        "n": len(values),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__},
-        "command": "make bench-difficulty",
-    }
+    return result_row(
+        case,
+        metric,
+        mean,
+        unit,
+        "make bench-difficulty",
+        len(values),
+        better=better,
+        low=low,
+        high=high,
+        one_core=True,
+        numpy=np.__version__,
+    )
 
 
 def main() -> int:

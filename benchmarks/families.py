@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -33,6 +31,7 @@ from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
 
+from benchmarks.rows import result_row
 from synth.types import Problem, from_row, to_row
 from synth.verify import verify
 from tasks.planning.pieces import files, locate
@@ -161,23 +160,7 @@ def prove(path: Path) -> int:
 def result(
     case: str, metric: str, value: float, unit: str, better: str, low: float | None, high: float | None, n: int
 ) -> dict:
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": low,
-            "high": high,
-            "n": n,
-            "peers": {},
-        },
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version()},
-        "command": COMMAND,
-    }
+    return result_row(case, metric, value, unit, COMMAND, n, better=better, low=low, high=high, one_core=True)
 
 
 def main() -> int:

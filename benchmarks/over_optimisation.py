@@ -11,8 +11,6 @@ above 0, more choice did harm. `make bench-over-optimisation` writes results, pl
 from __future__ import annotations
 
 import json
-import os
-import platform
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.rows import result_row
 from tasks.core.paths import CODE as ROOT
 from tasks.lab import label_worlds
 from tasks.lab.worlds import Room, plans, quiet, run_stage
@@ -47,21 +46,10 @@ def curve(head: dict[str, Any] | None, seed: int) -> dict[str, Any]:
 
 
 def result(case: str, metric: str, values: list[float], unit: str, better: str = "higher") -> dict[str, Any]:
-    return {
-        "case": case,
-        "metric": metric,
-        "value": float(np.mean(values)),
-        "unit": unit,
-        "better": better,
-        "low": min(values),
-        "high": max(values),
-        "n": len(values),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "command": COMMAND,
-    }
+    mean, low, high = float(np.mean(values)), min(values), max(values)
+    return result_row(
+        case, metric, mean, unit, COMMAND, len(values), better=better, low=low, high=high, torch=torch.__version__
+    )
 
 
 def main() -> None:

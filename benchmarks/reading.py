@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
-import platform
 import random
 import resource
 import subprocess
@@ -20,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from benchmarks.rows import result_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "reading.json"
@@ -71,13 +70,8 @@ def measured(path: Path, way: str) -> dict[str, float]:
 
 def result(case: str, metric: str, value: float, n: int) -> dict:
     name, _, unit = metric.partition(" (")
-    return {
-        **{"case": case, "metric": name, "value": value, "unit": unit.rstrip(")"), "low": None, "high": None, "n": n},
-        **{"better": "higher" if name == "facts" else "lower", "peers": {}, "ratio_to_best_peer": None},
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version()},
-        "command": "make bench-reading",
-    }
+    better = "higher" if name == "facts" else "lower"
+    return result_row(case, name, value, unit.rstrip(")"), "make bench-reading", n, better=better, one_core=True)
 
 
 def main() -> int:

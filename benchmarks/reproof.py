@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -29,6 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.rows import result_row
 from benchmarks.families import pairs, repeats
 from synth.types import Problem, from_row, to_row
 from tasks.planning.pieces import files, find, module
@@ -84,23 +83,7 @@ def prove(path: Path) -> int:
 
 
 def result(name: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-    return {
-        **{
-            "case": name,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": None,
-            "high": None,
-            "n": n,
-            "peers": {},
-        },
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version()},
-        "command": COMMAND,
-    }
+    return result_row(name, metric, value, unit, COMMAND, n, better=better, one_core=True)
 
 
 def measure(name: str, items: int, draws: int, seconds: float) -> list[dict]:

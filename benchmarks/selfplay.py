@@ -11,8 +11,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
-import platform
 import sys
 import time
 from collections import Counter
@@ -24,6 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.rows import result_row
 from synth.demonstrations.worked_answer import worked_answer
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Cell, Loop, cells
@@ -229,21 +228,19 @@ def result(
 ) -> dict[str, Any]:
     """A row of the results from a value of each seed: `times` the mean, with the 95 % interval of Student's t."""
     mean, half = float(values.mean()), float(half_width(values))
-    return {
-        "case": case,
-        "metric": metric,
-        "value": times * mean,
-        "unit": unit,
-        "better": "higher",
-        "low": times * (mean - half),
-        "high": times * (mean + half),
-        "n": len(values),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "command": command,
-    }
+    low, high = times * (mean - half), times * (mean + half)
+    return result_row(
+        case,
+        metric,
+        times * mean,
+        unit,
+        command,
+        len(values),
+        low=low,
+        high=high,
+        one_core=True,
+        torch=torch.__version__,
+    )
 
 
 def main() -> int:

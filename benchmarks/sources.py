@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
+from benchmarks.rows import result_row
 from synth.questions.reprove import Reprover, reprove
 from synth.types import Problem
 from tasks.knowledge import bases, knowledge
@@ -90,23 +89,7 @@ def near_duplicates(problems: list[Problem], threshold: float = 0.8) -> int:
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": None,
-            "high": None,
-            "n": n,
-            "peers": {},
-        },
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version()},
-        "command": "make bench-sources",
-    }
+    return result_row(case, metric, value, unit, "make bench-sources", n, better=better, one_core=True)
 
 
 def main() -> int:

@@ -10,14 +10,13 @@ start in points, by domain. Four seeds, whose mean and 95 % interval (Student's 
 from __future__ import annotations
 
 import json
-import os
-import platform
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from benchmarks.rows import result_row
 from synth.types import Problem, seed_for
 from tasks.core.paths import CODE as ROOT
 from tasks.lab import starts
@@ -50,21 +49,10 @@ def trained(domain: str, seed: int) -> dict[str, float]:
 
 def result(case: str, metric: str, gains: list[float]) -> dict[str, Any]:
     found = summary(gains)
-    return {
-        "case": case,
-        "metric": metric,
-        "value": found["mean"],
-        "unit": "points",
-        "better": "higher",
-        "low": found["low"],
-        "high": found["high"],
-        "n": len(gains),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "command": COMMAND,
-    }
+    low, high = found["low"], found["high"]
+    return result_row(
+        case, metric, found["mean"], "points", COMMAND, len(gains), low=low, high=high, torch=torch.__version__
+    )
 
 
 def main() -> None:

@@ -1,0 +1,40 @@
+"""A row of benchmarks/results, as the tables of the documents read it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from typing import Any
+
+
+def result_row(
+    case: str,
+    metric: str,
+    value: float,
+    unit: str,
+    command: str,
+    n: int,
+    *,
+    better: str = "higher",
+    low: float | None = None,
+    high: float | None = None,
+    one_core: bool = False,
+    **versions: str,
+) -> dict[str, Any]:
+    """A measured value without peers. n: measurements behind it; low, high: its interval; one_core: one core of the machine was
+    used; versions: of the packages that matter, beside Python's."""
+    return {
+        "case": case,
+        "metric": metric,
+        "value": value,
+        "unit": unit,
+        "better": better,
+        "low": low,
+        "high": high,
+        "n": n,
+        "peers": {},
+        "ratio_to_best_peer": None,
+        "device": f"{os.cpu_count()} cores, {platform.machine()}{'; one core used' if one_core else ''}",
+        "versions": {"python": platform.python_version(), **versions},
+        "command": command,
+    }
