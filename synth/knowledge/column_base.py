@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from synth.knowledge.cells import NONE, Cells
-from synth.knowledge.columns import Column, keys_of, settle, year_of, years_of
+from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
 from synth.knowledge.kb import BLANK as BLANK_OF_TEMPLATE
 from synth.knowledge.kb import KB, Entity, Fact, Relation, densities
@@ -300,7 +300,7 @@ def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase 
     for s in stated if merged else ():
         if not s.relation.literal:
             s.values, s.new = _renamed(s, merged)
-    if any((cells.type, x) in merged for x in cells.subjects) if merged else False:
+    if merged and any((cells.type, x) in merged for x in cells.subjects):
         return None
     for s in stated:
         if not s.inverse:
@@ -442,19 +442,13 @@ def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, o
         if (codes != NONE).any():
             now[c] = _stated(c, c, settled.schema, edited, texts, codes, new, values)
         if settled.years is not None and (codes != NONE).any():
-            years, of = _distinct([year_of(v) for v in values])
+            years, of = distinct([year_of(v) for v in values])
             late.append(_stated(years_of(c), c, settled.years, edited, texts, codes, of[new], years))
             late[-1].late = True
     stated = [now[c] for c in cells.columns if c in now] + late
     names = [s.relation.name for s in stated]
     domains = {s.relation.domain for s in stated}
     return stated if width and len(set(names)) == len(names) and domains <= {cells.type} else None
-
-
-def _distinct(values: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    place: dict[str, int] = {}
-    codes = np.array([place.setdefault(v, len(place)) for v in values], np.int32)
-    return list(place), codes
 
 
 def _stated(
@@ -489,7 +483,7 @@ def _one_name(cells: Cells, stated: Sequence[Stated]) -> tuple[dict[tuple[str, s
 
 
 def _renamed(s: Stated, merged: Mapping[tuple[str, str], str]) -> tuple[list[str], np.ndarray]:
-    values, of = _distinct([merged.get((s.relation.range, v), v) for v in s.values])
+    values, of = distinct([merged.get((s.relation.range, v), v) for v in s.values])
     return values, of[s.new]
 
 

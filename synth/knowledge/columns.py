@@ -55,9 +55,8 @@ class Column:
 
     @staticmethod
     def of(relation: str, domain: str, subjects: Sequence[str], cells: Sequence[str]) -> Column:
-        place: dict[str, int] = {}
-        codes = np.fromiter((place.setdefault(x, len(place)) for x in cells), np.int64, len(cells))
-        return Column(relation, domain, list(place), codes, subjects)
+        values, codes = distinct(cells)
+        return Column(relation, domain, values, codes, subjects)
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -81,6 +80,13 @@ class Column:
         texts: Sequence[str | None] = self.values if ends is None else ends
         rows = zip(self.subjects, self.codes.tolist(), strict=True)
         return {(x, end) for x, code in rows if isinstance(end := texts[code], str)}
+
+
+def distinct(cells: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """(each different cell once, in the order of the first; [cells] int32, which of them each is)."""
+    place: dict[str, int] = {}
+    codes = np.fromiter((place.setdefault(x, len(place)) for x in cells), np.int32, len(cells))
+    return list(place), codes
 
 
 @dataclass

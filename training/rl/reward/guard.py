@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from zlib import crc32
 
 import numpy as np
@@ -47,7 +48,8 @@ def guard(
     if not state:
         state.update(weights=[], texts=[], labels=[], costs=[])
     first = {g.rollouts[0].problem.question: _label(g, r) for g, r in zip(groups, rewards, strict=True)}
-    new = {q: y for q, y in first.items() if not math.isnan(y) and q not in set(state["texts"])}
+    known = set(state["texts"])
+    new = {q: y for q, y in first.items() if not math.isnan(y) and q not in known}
     _add(state, list(new), list(new.values()), [1.0] * len(new), keep)
     if not state["weights"]:
         _fit(state, passes, rate, decay)
@@ -86,14 +88,17 @@ def _label(group: Group, r: np.ndarray) -> float:
 
 def _counts(texts: Sequence[str]) -> np.ndarray:
     """[n, BUCKETS + 1]: counts of length 1, and a column of ones."""
-    out = np.zeros((len(texts), BUCKETS + 1))
-    for row, text in zip(out, texts, strict=True):
-        wide = f"  {text}  "
-        for i in range(len(wide) - 2):
-            row[crc32(wide[i : i + 3].encode()) % BUCKETS] += 1
-        row[:-1] /= max(float(np.linalg.norm(row[:-1])), 1e-12)
-        row[-1] = 1.0
-    return out
+    return np.array([_count(text) for text in texts]).reshape(len(texts), BUCKETS + 1)
+
+
+@lru_cache(maxsize=8192)  # what was kept is read again at every step
+def _count(text: str) -> np.ndarray:
+    row, wide = np.zeros(BUCKETS + 1), f"  {text}  "
+    for i in range(len(wide) - 2):
+        row[crc32(wide[i : i + 3].encode()) % BUCKETS] += 1
+    row[:-1] /= max(float(np.linalg.norm(row[:-1])), 1e-12)
+    row[-1] = 1.0
+    return row
 
 
 def _add(state: dict, texts: list[str], labels: list[float], costs: list[float], keep: int) -> None:
