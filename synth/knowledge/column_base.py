@@ -52,6 +52,11 @@ class Stated:
         """[values] the ids of entities, or the literals."""
         return self.values if self.relation.literal else [f"{self.relation.range}:{v}" for v in self.values]
 
+    @cached_property
+    def template(self) -> tuple[str, list[str]]:
+        """`_sentence` of the relation."""
+        return _sentence(self.relation)
+
 
 @dataclass
 class ColumnBase:
@@ -91,11 +96,14 @@ class ColumnBase:
     def id(self, entity: int) -> str:
         return f"{self.type_names[self.types[entity]]}:{self.entities[entity]}"
 
-    def entity_batches(self) -> Iterator[list[Entity]]:
-        for at in range(0, len(self.order), 4 * _BATCH):
-            some = zip(
-                self.order[at : at + 4 * _BATCH].tolist(), self.places[at : at + 4 * _BATCH].tolist(), strict=True
-            )
+    def entity_batches(self, *, by_id: bool = False) -> Iterator[list[Entity]]:
+        """The entities that facts mention, in the order of the first mention or of their ids, some at a time."""
+        order, places = self.order, self.places
+        if by_id:
+            sort = sorted(range(len(order)), key=[self.id(e) for e in order.tolist()].__getitem__)
+            order, places = order[sort], places[sort]
+        for at in range(0, len(order), 4 * _BATCH):
+            some = zip(order[at : at + 4 * _BATCH].tolist(), places[at : at + 4 * _BATCH].tolist(), strict=True)
             yield [
                 Entity.make(
                     self.type_names[self.types[e]],
@@ -115,23 +123,48 @@ class ColumnBase:
             for t, x in zip(self.types.tolist(), self.entities, strict=True)
         ]
 
-    def fact_columns(self) -> Iterator[dict[str, list[Any]]]:
-        """The facts in their order, some at a time, as the columns of `Fact`; beside them "title", the name of the subject,
-        and "text", the sentence of the fact."""
+    @cached_property
+    def _tails(self) -> list[list[str]]:
+        """Of each of `stated` and each value of it the end of the text of which a fact's id is the hash."""
         tails: list[list[str]] = []
         for s in self.stated:
             head = json.dumps(s.relation.name, ensure_ascii=False)
             texts = (json.dumps(v, ensure_ascii=False) for v in s.ids)
             tails.append([f",{head},null,{t}]" if s.relation.literal else f",{head},{t},null]" for t in texts])
-        quoted, subjects, hashed = self.quoted, self.subjects, hashlib.sha256
+        return tails
+
+    def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """`_places` in the order of the ids: 8 bytes of each id, and 9 that say which fact it is."""
+        quoted, tails, hashed = self.quoted, self._tails, hashlib.sha256
+        ids, places = [], []
         for rows, of, codes in self._places():
+            values = np.empty(len(rows), np.int32)
+            for k in np.unique(of).tolist():
+                values[of == k] = self.stated[k].new[codes[of == k]]
+            cells = zip(rows.tolist(), of.tolist(), values.tolist(), strict=True)
+            hashes = [hashed(f"[{quoted[i]}{tails[k][v]}".encode()).digest()[:8] for i, k, v in cells]
+            ids.append(np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64))
+            places.append((rows.astype(np.int32), of.astype(np.int16), codes))
+        sort = np.argsort(np.concatenate(ids))
+        del ids
+        rows, of, codes = (np.concatenate(x) for x in zip(*places, strict=True))
+        del places
+        for at in range(0, len(sort), _BATCH):
+            some = sort[at : at + _BATCH]
+            yield rows[some], of[some], codes[some]
+
+    def fact_columns(self, *, by_id: bool = False) -> Iterator[dict[str, list[Any]]]:
+        """The facts in their order or in that of their ids, some at a time, as the columns of `Fact`; beside them "title",
+        the name of the subject, and "text", the sentence of the fact."""
+        quoted, subjects, hashed = self.quoted, self.subjects, hashlib.sha256
+        for rows, of, codes in self._by_id() if by_id else self._places():
             out: dict[str, np.ndarray] = {f: np.empty(len(rows), object) for f in _FACT}
             for k in np.unique(of).tolist():
                 s, here = self.stated[k], of == k
                 records, texts = rows[here].tolist(), [s.texts[c] for c in codes[here].tolist()]
                 values, names = s.new[codes[here]].tolist(), [subjects[i] for i in records]
-                own, ends = tails[k], s.ids
-                template, order = _sentence(s.relation)
+                own, ends = self._tails[k], s.ids
+                template, order = s.template
                 both = {"x": names, "y": [s.values[v] for v in values]}
                 said = [template % words for words in zip(*(both[o] for o in order), strict=True)]
                 out["id"][here] = [
@@ -151,7 +184,12 @@ class ColumnBase:
         """What the fact of a record under relation `stated[k]` says; None where it has none."""
         s = self.stated[k]
         code = s.codes[record]
-        return None if code == NONE else s.relation.sentence(self.subjects[record], [s.values[s.new[code]]])
+        if code == NONE:
+            return None
+        template, order = s.template
+        x, y = self.subjects[record], s.values[s.new[code]]
+        text = template % tuple([x if o == "x" else y for o in order])
+        return text[:1].upper() + text[1:] if template[:1] == "%" else text
 
     def fact_batches(self) -> Iterator[list[Fact]]:
         """The facts in their order, some at a time."""

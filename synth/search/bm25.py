@@ -10,41 +10,62 @@ decimals; equal texts keep their order, so that a replay gives the same bytes an
 from __future__ import annotations
 
 import json
+import math
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import bm25s
 import numpy as np
 
 _WORD = re.compile(r"\w+")
+_K1, _B = 1.5, 0.75
+_CHUNK = 65_536  # texts whose words are counted together
 
 
 def words(text: str) -> list[str]:
     """The lower-cased words of a text: no stemming and no stop words, so that words match exactly as written."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).lower())
 
 
-class _Documents(Sequence[list[int]]):
-    """The words of every text as numbers, for bm25s, which reads them several times: lists of Python numbers for all
-    texts at once would take nine times the memory."""
+def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(scores float64 and texts int32, both [pairs of a word and a text that has it], starts int64 [n_words + 1]): the
+    score of word w in each text that has it, at starts[w] to starts[w + 1], the texts rising. What bm25s computes of
+    the same words, bit by bit, from the words of a chunk of texts at a time instead of from lists of all.
 
-    def __init__(self, flat: np.ndarray, ends: np.ndarray) -> None:
-        self._flat, self._ends = flat, ends
+    flat   [words of all texts] int32, their numbers     ends   [texts + 1] int64, where each text ends in it
+    """
 
-    def __len__(self) -> int:
-        return len(self._ends) - 1
+    def counted() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each chunk (word, text, how often), by word, then by text."""
+        for first in range(0, len(lengths), _CHUNK):
+            size = lengths[first : first + _CHUNK]
+            text = np.repeat(np.arange(len(size)), size)
+            keys = flat[ends[first] : ends[first + len(size)]].astype(np.int64) * len(size) + text
+            keys, times = np.unique(keys, return_counts=True)
+            yield keys // len(size), keys % len(size) + first, times
 
-    def __getitem__(self, i: Any) -> Any:
-        return self._flat[self._ends[i] : self._ends[i + 1]].tolist()
-
-    def __iter__(self) -> Iterator[list[int]]:  # that of Sequence ends at the first IndexError, and numpy raises none
-        return (self[i] for i in range(len(self)))
+    lengths = np.diff(ends)
+    frequency = np.zeros(n_words, np.int64)
+    for word, _, _ in counted():
+        frequency += np.bincount(word, minlength=n_words)
+    n, mean = len(lengths), lengths.mean()
+    different, place = np.unique(frequency, return_inverse=True)
+    idf = np.array([math.log(1 + (n - f + 0.5) / (f + 0.5)) for f in different.tolist()])[place]
+    starts = np.concatenate([[0], np.cumsum(frequency)])
+    scores, texts = np.empty(starts[-1], np.float64), np.empty(starts[-1], np.int32)
+    free = starts[:-1].copy()
+    for word, text, times in counted():
+        first = np.flatnonzero(np.diff(word, prepend=-1))
+        size = np.diff(first, append=len(word))
+        at = np.arange(len(word)) + np.repeat(free[word[first]] - first, size)
+        scores[at] = idf[word] * (times / (_K1 * ((1 - _B) + _B * lengths[text] / mean) + times))
+        texts[at] = text
+        free[word[first]] += size
+    return scores, texts, starts
 
 
 class Ranking:
@@ -60,8 +81,9 @@ class Ranking:
         """The ranking of texts. Raises ValueError where none has a word."""
         place: dict[str, int] = {}
         flat, ends = array("i"), array("q", [0])
+        add = place.setdefault
         for text in texts:
-            flat.extend(place.setdefault(w, len(place)) for w in words(text))
+            flat.extend([add(w, len(place)) for w in words(text)])
             ends.append(len(flat))
         if not place:
             raise ValueError("there is not one word in the texts to be searched: check the sources")
@@ -70,12 +92,17 @@ class Ranking:
         )  # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
         rank = np.empty(len(place), np.int32)
         rank[[place[w] for w in names]] = np.arange(len(place))
-        documents = _Documents(rank[np.frombuffer(flat, np.int32)], np.frombuffer(ends, np.int64))
-        del flat, place
-        index = bm25s.BM25(method="lucene", k1=1.5, b=0.75, dtype="float64")
-        texts_of: Any = SimpleNamespace(ids=documents, vocab=dict(zip(names, range(len(names)))))
-        index.index(texts_of, show_progress=False)
-        return Ranking(index, {w: i for i, w in enumerate(names)}, len(documents), cache=cache)
+        n, numbers = len(ends) - 1, np.frombuffer(flat, np.int32)
+        np.take(rank, numbers, out=numbers)
+        scores, of, starts = matrix(numbers, np.frombuffer(ends, np.int64), len(names))
+        del flat, numbers, place
+        index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
+        vocabulary = {w: i for i, w in enumerate(names)}
+        index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
+        index.vocab_dict = vocabulary | {"": len(names)}  # as bm25s adds it
+        index.unique_token_ids_set = set(index.vocab_dict.values())
+        index.nonoccurrence_array = None
+        return Ranking(index, vocabulary, n, cache=cache)
 
     def __len__(self) -> int:
         """The number of texts."""

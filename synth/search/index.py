@@ -20,26 +20,33 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
 from synth.knowledge.postings import as_number
 from synth.search.bm25 import Ranking, words
-from synth.types import digest
+from synth.types import canonical
 
 NOTHING = "nothing found"
 LINE, PART = 400, 1600  # characters
 _SCHEMA = """
-CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, title TEXT NOT NULL);
+CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL);
 CREATE TABLE name (text TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (text, page)) WITHOUT ROWID;
 CREATE TABLE line (number INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL, rank INTEGER);
-CREATE UNIQUE INDEX line_rank ON line (rank);
-CREATE INDEX line_page ON line (page);
 CREATE TABLE content (digest TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='number', tokenize="unicode61 remove_diacritics 0");
+CREATE TEMP TABLE unsorted (text TEXT NOT NULL, page INTEGER NOT NULL);
 """
+# what is sorted is sorted once, at the end: a row put into its place each time costs more the larger the index is
+_SORTED = """
+CREATE UNIQUE INDEX line_rank ON line (rank);
+CREATE INDEX line_page ON line (page);
+INSERT INTO name SELECT text, page FROM unsorted ORDER BY text, page;
+DROP TABLE unsorted;
+"""
+_ROWS = 8192  # that are written together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +129,24 @@ def _pieces(line: str) -> Iterator[str]:
             yield from (word[i : i + LINE] for i in range(0, len(word), LINE))
 
 
+class Digest:
+    """`synth.types.digest(*parts, list)` of a list that is given in pieces."""
+
+    def __init__(self, *parts: object) -> None:
+        self._total = hashlib.sha256(canonical(parts)[:-1].encode() + b",[")
+        self._first = True
+
+    def extend(self, some: Sequence[str]) -> None:
+        text = canonical(some)[1:-1]
+        self._total.update((text if self._first or not text else f",{text}").encode())
+        self._first = self._first and not text
+
+    def hexdigest(self) -> str:
+        total = self._total.copy()
+        total.update(b"]]")
+        return total.hexdigest()
+
+
 def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchIndex:
     """The index over `pages`, in `folder` (made anew) or in memory. Raises ValueError for no pages and for
     an id given twice."""
@@ -129,33 +154,47 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "pages.sqlite").unlink(missing_ok=True)
     connection = sqlite3.connect(":memory:" if folder is None else folder / "pages.sqlite", check_same_thread=False)
-    connection.executescript(f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}")
+    connection.executescript(
+        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; {_SCHEMA}"
+    )
     content, ranked = hashlib.sha256(), 0
+    insert = {
+        "page": _Insert(connection, "INSERT INTO page VALUES (?, ?, ?)"),
+        "name": _Insert(connection, "INSERT INTO unsorted VALUES (?, ?)"),
+        "line": _Insert(connection, "INSERT INTO line (page, text, rank) VALUES (?, ?, ?)"),
+    }
 
     def written() -> Iterator[str]:
         """Writes page after page, and yields the lines that are ranked."""
         nonlocal ranked
         for number, page in enumerate(pages):
-            try:
-                connection.execute("INSERT INTO page VALUES (?, ?, ?)", (number, page.id, page.title))
-            except sqlite3.IntegrityError as error:
-                raise ValueError(f"two pages have the id {page.id!r}: give each an id of its own") from error
+            insert["page"].add([(number, page.id, page.title)])
             names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
-            connection.executemany("INSERT INTO name VALUES (?, ?)", ((n, number) for n in sorted(names)))
+            insert["name"].add([(n, number) for n in names])
             lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
-            rows = [(number, line, ranked + i) for i, line in enumerate(lines)] + [
-                (number, line, None) for line in page.mentions
-            ]
-            connection.executemany("INSERT INTO line (page, text, rank) VALUES (?, ?, ?)", rows)
-            content.update(digest(page.id, page.title, sorted(names), lines, list(page.mentions)).encode())
+            insert["line"].add([(number, line, ranked + i) for i, line in enumerate(lines)])
+            told = Digest(page.id, page.title, sorted(names), lines)
+            mentions = iter(page.mentions)
+            while some := list(islice(mentions, _ROWS)):
+                insert["line"].add([(number, line, None) for line in some])
+                told.extend(some)
+            content.update(told.hexdigest().encode())
             ranked += len(lines)
-            yield from (f"{page.title} {line}" for line in lines)
+            yield from [f"{page.title} {line}" for line in lines]
+        for rows in insert.values():
+            rows.flush()
 
     texts = written()
     first = next(texts, None)
     if first is None:
         raise ValueError("there are no pages to search: check the sources")
     ranking = Ranking.of(chain([first], texts))
+    try:
+        connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
+    except sqlite3.IntegrityError as error:
+        (twice,) = connection.execute("SELECT id FROM page GROUP BY id HAVING count(*) > 1 ORDER BY number").fetchone()
+        raise ValueError(f"two pages have the id {twice!r}: give each an id of its own") from error
+    connection.executescript(_SORTED)
     connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
     connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
     connection.commit()
@@ -164,6 +203,23 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         connection.close()
         return open_index(folder)
     return SearchIndex(connection, ranking)
+
+
+class _Insert:
+    """Rows of a table, written some at a time."""
+
+    def __init__(self, connection: sqlite3.Connection, sql: str) -> None:
+        self._connection, self._sql = connection, sql
+        self._rows: list[tuple[object, ...]] = []
+
+    def add(self, rows: list) -> None:
+        self._rows += rows
+        if len(self._rows) >= _ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._connection.executemany(self._sql, self._rows)
+        self._rows.clear()
 
 
 def open_index(folder: Path) -> SearchIndex:

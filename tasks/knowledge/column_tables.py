@@ -7,10 +7,10 @@ import hashlib
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -84,7 +84,7 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
     """Everything but schema and card; the card is returned."""
     write_tables(folder, base)
     connection = sqlite3.connect(folder / "kb.sqlite")
-    connection.execute("PRAGMA synchronous = OFF")
+    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
     with connection:
         KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base))
     connection.close()
@@ -105,15 +105,17 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
 
 
 def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
+    """Rows for `KB.sqlite`, in the order of their ids: the tables are kept in that order, and a row put in between others
+    costs more the larger the table is."""
     names = ("id", "subject", "relation", "object", "literal", "source", "span")
     return {
         "entity": (
             (e.id, e.name, e.type, json.dumps(e.aliases, ensure_ascii=False), e.source)
-            for some in base.entity_batches()
+            for some in base.entity_batches(by_id=True)
             for e in some
         ),
         "relation": (astuple(r) for r in base.relations.values()),
-        "fact": (row for some in base.fact_columns() for row in zip(*(some[n] for n in names), strict=True)),
+        "fact": (row for some in base.fact_columns(by_id=True) for row in zip(*(some[n] for n in names), strict=True)),
     }
 
 
@@ -132,6 +134,8 @@ def pages(base: ColumnBase) -> Iterator[Page]:
             aliases=base.aliases.get(e, ()),
             mentions=tuple(x for x in told if x is not None),
         )
+    by_name = np.empty(records, np.int32)
+    by_name[sorted(range(records), key=base.subjects.__getitem__)] = np.arange(records, dtype=np.int32)
     ranked = sorted(
         (k for k, s in enumerate(base.stated) if s.relation.literal),
         key=lambda k: (
@@ -145,12 +149,33 @@ def pages(base: ColumnBase) -> Iterator[Page]:
         kind = s.relation.range
         numbers = [as_number(v, date=kind == "date") if kind != "string" else math.nan for v in s.values]
         keys = [(math.inf if math.isnan(n) else n, v) for n, v in zip(numbers, s.values, strict=True)]
-        rows = np.flatnonzero(s.codes >= 0).tolist()
-        of = s.new[s.codes[rows]].tolist()
-        pairs = sorted((*keys[v], base.subjects[i]) for i, v in zip(rows, of, strict=True))
-        if len(pairs) > 2:
-            told = tuple(f"{subject}: {value}" for _, value, subject in pairs)
-            yield Page(id=f"table:{s.relation.name}", title=table_title(s.relation), text="", mentions=told)
+        rank = np.empty(len(keys), np.int32)
+        rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys), dtype=np.int32)
+        rows = np.flatnonzero(s.codes >= 0)
+        if len(rows) > 2:
+            of = s.new[s.codes[rows]]
+            sort = np.lexsort((by_name[rows], rank[of]))
+            told = _Told(base.subjects, s.values, rows[sort].astype(np.int32), of[sort])
+            lines = cast("tuple[str, ...]", told)  # made as they are read: a line for each record at once is large
+            yield Page(id=f"table:{s.relation.name}", title=table_title(s.relation), text="", mentions=lines)
+
+
+class _Told(Sequence[str]):
+    """The lines "subject: value" of a table, made as they are read."""
+
+    def __init__(self, subjects: list[str], values: list[str], rows: np.ndarray, of: np.ndarray) -> None:
+        self._subjects, self._values, self._rows, self._of = subjects, values, rows, of
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return f"{self._subjects[self._rows[i]]}: {self._values[self._of[i]]}"
+
+    def __iter__(self) -> Iterator[str]:
+        for at in range(0, len(self), _GROUP):
+            pairs = zip(self._rows[at : at + _GROUP].tolist(), self._of[at : at + _GROUP].tolist(), strict=True)
+            yield from [f"{self._subjects[i]}: {self._values[v]}" for i, v in pairs]
 
 
 def _first(base: ColumnBase, k: int) -> int:

@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from synth.knowledge.kb import passages
 from synth.knowledge.world import world
+from synth.search import index as of_pages
 from synth.search.bm25 import Ranking
 from synth.search.index import LINE, NOTHING, PART, Page, build_index, lines_of, open_index, pages_of_kb
 from tasks.core.errors import UserError
 from tasks.knowledge.recording import Recorder, replay
+from synth.types import digest
 from tasks.knowledge.search_tool import Search
 
 PAGES = [
@@ -108,6 +110,24 @@ def test_pages_of_a_kb_are_found_as_its_passages_are():
     assert [x.text for x in index.lines(said)] == [said] and index.search(said, 9).split("\n").count(
         said
     ) == 1  # but ranked once
+
+
+def test_the_hash_of_a_page_of_many_lines_is_that_of_all_of_them():
+    for lines in ([], ["a"], ['b "quoted"', "é", "c"]):
+        for size in (1, 2, 3):
+            page = of_pages.Digest("id", "title", [], ["x"])
+            page.extend([])
+            for at in range(0, len(lines), size):
+                page.extend(lines[at : at + size])
+            assert page.hexdigest() == digest("id", "title", [], ["x"], lines)
+
+
+def test_rows_are_written_some_at_a_time(monkeypatch):
+    whole = build_index(PAGES)
+    monkeypatch.setattr(of_pages, "_ROWS", 2)
+    few = build_index(PAGES)
+    assert few.digest() == whole.digest()
+    assert list(few._connection.iterdump()) == list(whole._connection.iterdump())
 
 
 def test_no_pages_and_an_id_given_twice():

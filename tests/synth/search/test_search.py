@@ -3,12 +3,15 @@
 import math
 import random
 from collections import Counter
+from types import SimpleNamespace
 
+import bm25s
 import numpy as np
 import pytest
 
 from synth.knowledge.kb import Passage, passages
 from synth.knowledge.world import world
+from synth.search import bm25
 from tasks.knowledge.search_tool import NOTHING, Search, words
 
 
@@ -41,6 +44,20 @@ def test_scores_equal_the_formula(some: list[Passage]) -> None:
     for _ in range(40):
         query = rng.choices(vocabulary, k=rng.randint(1, 6))
         np.testing.assert_allclose(search.scores(" ".join(query)), naive(documents, query), rtol=0, atol=1e-12)
+
+
+def test_the_matrix_is_that_of_bm25s_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bm25, "_CHUNK", 7)  # texts of many chunks
+    rng = random.Random(0)
+    for n_words in (1, 2, 30):
+        texts = [[rng.randrange(n_words) for _ in range(rng.randrange(9))] for _ in range(100)] + [[n_words - 1]]
+        theirs = bm25s.BM25(method="lucene", k1=1.5, b=0.75, dtype="float64")
+        vocabulary = {str(i): i for i in range(n_words)}
+        theirs.index(SimpleNamespace(ids=texts, vocab=vocabulary), show_progress=False)
+        ends = np.cumsum([0, *map(len, texts)])
+        ours = bm25.matrix(np.array([w for text in texts for w in text], np.int32), ends, n_words)
+        for name, array in zip(("data", "indices", "indptr"), ours, strict=True):
+            assert array.dtype == theirs.scores[name].dtype and np.array_equal(array, theirs.scores[name]), name
 
 
 def test_the_best_come_first_and_ties_keep_the_order_of_the_table(some: list[Passage]) -> None:
