@@ -299,6 +299,7 @@ def _group_transform(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, 
 
     groups, _, state = _groups(given)
     table = toy.RolloutServices(plays=list(given.get("plays", [])), worth=given.get("worth", 1.0))
+    table.problems = [g.rollouts[0].problem for g in groups]
     out = piece(groups, table, state, np.random.default_rng(0))
     return {
         "rewards": [[float(x) for x in g.rewards] for g in out],

@@ -50,7 +50,7 @@ from tasks.planning.parts import ALWAYS, TURN, given, reads
 from tasks.planning.pieces import locate
 from tasks.planning.resolve import Resolved, asks, check_params, overlaid, recipe_layers, resolve
 from tasks.storage import tables
-from training.learner.learner import Learner, token_stats
+from training.learner.learner import Learner, nll, token_stats
 from training.model.control import action_stats
 from training.model.model import load_model, new_model, new_vision_model, save_model, train_tokenizer
 from training.model.render import Renderer
@@ -114,6 +114,7 @@ FREE = {
 PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of a world, how long they fit
     "heat": {"window": 2, "steps": 4},
     "family_stages": {"each": 1},
+    "soft_reset": {"window": 1, "patience": 1},
     "key_door": {"size": 5},
     "sprites": {"warm_steps": 40, "hidden": 32},
     "molecules": {"warm_steps": 40, "hidden": 32},
@@ -718,6 +719,8 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int, gen
     started: dict[int, list[Tensor]] = {}
 
     def step(self: Learner, batch: Any, objective: Any, **more: Any) -> dict[str, float]:
+        if log.stage == "rl" and objective is nll:  # of a restart, which a piece asked for that is looked at itself
+            return plain(self, batch, objective, **more)
         own = isinstance(getattr(self.read, "__self__", None), ReadBeside)
         policy = own or self.read in (token_stats, action_stats) or log.stage != "rl"
         if policy and id(self) not in started:

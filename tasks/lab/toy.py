@@ -154,6 +154,11 @@ class RolloutServices:
     worth: float = 1.0
     tokens: int = 0
     asked: list[str] = field(default_factory=list)
+    attempt: int = 0
+    problems: Sequence[Problem] = ()
+
+    def restart(self, rollouts: Sequence[Rollout], passes: int, rows: int, rng: np.random.Generator) -> None:
+        self.asked += [r.text for r in rollouts]
 
     def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
         self.asked.append(problem.question + opening)

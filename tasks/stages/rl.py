@@ -57,6 +57,7 @@ PROVIDES = {
     "value": "critic.loss",
     "rates": "ratings",
     "teachers": "",
+    "restart": "",
     "observation": "",
 }
 

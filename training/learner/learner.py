@@ -569,6 +569,21 @@ class Learner:
         if self.world.mesh is not None and not self.world.first:
             shard.let_go(self.whole)
 
+    def copied(self) -> list[Tensor]:
+        """Copies of what is trained, as `restart` takes them."""
+        return [m.detach().clone() for m in self.master]
+
+    @torch.no_grad()
+    def restart(self, weights: Sequence[Tensor]) -> None:
+        """Put trained weights (`copied`) in the place of the present ones, and forget the optimizers' moments; the
+        schedule goes on."""
+        for m, w in zip(self.master, weights, strict=True):
+            m.copy_(w)
+        self._publish()
+        self.drop_gradients()
+        for optimizer in self.optimizers:
+            optimizer.state.clear()
+
     def state(self) -> dict[str, Any]:
         """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. For split
         weights all processes must call it, and the first process returns the state as if one process held

@@ -29,6 +29,7 @@ from training.rl.observation import observations
 from training.rl.policy_loss import PolicyLossPiece
 from training.rl.ratio import RatioPiece
 from training.rl.regulariser import RegulariserPiece
+from training.rl.restart import Restart
 from training.rl.reward import RewardPiece
 from training.rl.teachers import Teachers
 from training.rl.turn_budget import TurnBudgetPiece
@@ -194,6 +195,17 @@ def compose(
                 tokens_per_microbatch=tokens_per_microbatch,
             )
     beside = critics.get("")
+    again = None
+    if "restart" in needs:
+        if world.size > 1:
+            raise ValueError("rl: a piece that lets the policy begin again works in one process: set learners to 1")
+        again = Restart(
+            learner=roles["policy"],
+            sampler=player.sampler,
+            temperature=temperature,
+            tokens_per_microbatch=tokens_per_microbatch,
+            device=device,
+        )
     experience = Experience(
         problems=problems,
         player=player,
@@ -217,6 +229,7 @@ def compose(
         advantage_only=objective.advantage_only,
         skip_zero=objective.row_local,
         compared=compared,
+        restart=again,
         max_unscorable=max_unscorable,
         seed=seed,
         device=device,

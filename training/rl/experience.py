@@ -23,6 +23,7 @@ from training.rl.curriculum import CurriculumPiece
 from training.rl.filter import FilterPiece
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.observation import observations
+from training.rl.restart import Restart
 from training.rl.reward import RewardPiece
 from training.rl.rollout_services import RolloutServices
 from training.rollout.mismatch import check_versions
@@ -77,6 +78,7 @@ class Experience:
     budget                step -> the most tokens of a turn
     compared              called after a step was sampled: checks that sampler and learner hold the same weights and
                           give the same log-probs
+    restart               puts the first weights back, for a group transform that NEEDS it
     observations          of groups (training/rl/observation): what pieces need besides the rollouts
     needs                 of the pieces: "chance" is a column of uniform random numbers
     policies              their names, if there are several. Each learns from its own text, with its own baseline:
@@ -99,6 +101,7 @@ class Experience:
     critic: Critic | None = None
     critics: Mapping[str, Critic] = field(default_factory=dict)
     compared: Callable[[], Mapping[str, float]] | None = None
+    restart: Restart | None = None
     budget: Callable[[int], int] | None = None
     observations: Sequence[Callable[..., list[Group]]] = ()
     needs: frozenset[str] = frozenset()
@@ -267,8 +270,13 @@ class Experience:
         """Play until `prompts_per_step` groups pass the filters, or the refills are used up: (kept, all as played,
         reasons, help given)."""
         services = RolloutServices(
-            player=player, seed=(self.seed, "rl", step, "guide"), temperature=player.sampling.temperature
+            player=player,
+            seed=(self.seed, "rl", step, "guide"),
+            temperature=player.sampling.temperature,
+            problems=self.problems,
         )
+        if self.restart:
+            services.restart = self.restart
         off_policy = 0
         kept: list[Group] = []
         played: list[Group] = []
@@ -301,6 +309,7 @@ class Experience:
                 if not np.isnan(group.rewards).all():
                     scores.setdefault(problem.id, []).append(float(np.nanmean(group.rewards)))
             played += groups
+            services.attempt = attempt
             for group_transform in self.group_transforms:
                 groups = group_transform(groups, services, self._own(group_transform), rng)
             off_policy += sum(r.off_policy for g in groups for r in g.rollouts)

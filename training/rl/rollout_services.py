@@ -3,7 +3,7 @@ log-probs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,18 +19,29 @@ from training.rollout.play import Player
 from training.types import Group, Rollout, Segment
 
 
+def _nobody(*_: Any) -> None:
+    raise ValueError('the policy cannot begin again: the piece that asks for it must name it, NEEDS = {"restart"}')
+
+
 @dataclass(kw_only=True)
 class RolloutServices:
     """One step's services.
 
     seed     the parts that, with a counter, are hashed into the seeds of what is played
     tokens   how many tokens were sampled
+    attempt  how often the step has drawn again because of filters
+    problems   all that the run draws from
+    restart  (rollouts, passes, rows, rng): the policy begins again from its first weights (training/rl/restart.py); there where a piece
+             NEEDS "restart"
     """
 
     player: Player
     seed: tuple[Any, ...] = ()
     temperature: float = 1.0
     tokens: int = 0
+    attempt: int = 0
+    problems: Sequence[Problem] = ()
+    restart: Callable[[Sequence[Rollout], int, int, np.random.Generator], None] = _nobody
     played: int = field(default=0, init=False)
 
     def play(self, problem: Problem, samples: int, group: str, *, opening: str = "") -> Group:
