@@ -96,7 +96,7 @@ class Real(Seed):
         from synth.types import Sampling
         from tasks.knowledge import knowledge
         from tasks.models import tools
-        from tasks.models.openings import hosts
+        from tasks.models.tools import hosts
         from tasks.planning import pieces
         from training.model.model import load_model
         from training.model.render import Renderer

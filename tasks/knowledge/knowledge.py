@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -50,9 +51,14 @@ def _held(folder: Path) -> Path:
 def search(stage: Stage, *, k: int = 3) -> Search:
     """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too. In a project without
     a knowledge base it finds nothing."""
+    return opener(stage, k=k)()
+
+
+def opener(stage: Stage, *, k: int = 3) -> Callable[[], Search]:
+    """What opens the search tool (`search`); another process can be given it."""
     if not stage.reads("kb"):
-        return cast(Search, Blank())
-    return load(stage.input("kb", "passages.parquet"), k=k)
+        return cast(Callable[[], Search], Blank)
+    return partial(load, stage.input("kb", "passages.parquet"), k=k)
 
 
 def load(path: Path, *, k: int = 3) -> Search:

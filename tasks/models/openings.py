@@ -7,15 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from synth.types import Problem
-from tasks.models.tools import bound
+from tasks.models.tools import bound, hosts
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 from training.rollout.opening import Opening
-
-
-def hosts(envs: Sequence[Any]) -> dict[str, Any]:
-    """The environments of a knob `envs`, by name."""
-    return {e.piece.rpartition("/")[2]: e() for e in envs}
 
 
 def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Opening:

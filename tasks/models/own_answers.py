@@ -9,7 +9,7 @@ from typing import Any
 
 from synth.preferences.own_answers import Episode, own_answers
 from synth.types import Message, PreferencePair, Problem, Quarantined, Scored, seed_for
-from tasks.models import openings, tools
+from tasks.models import tools
 from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -36,7 +36,7 @@ def pairs_of(
 ) -> list[PreferencePair | Quarantined]:
     """Pairs of `samples` episodes of each of at most `train` and `valid` problems of every family, questions among them;
     at most `most` of a problem. The problems are chosen by their hashes."""
-    hosts = openings.hosts(envs)
+    hosts = tools.hosts(envs)
     problems = [p for p in _problems(stage, train, valid) if p.env in hosts]
     model, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)

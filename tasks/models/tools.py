@@ -45,6 +45,11 @@ SECONDS = 10.0  # wall-clock limit of a call to a server
 START = 30.0  # wall-clock limit until a server has listed its tools
 
 
+def hosts(envs: Iterable[Any]) -> dict[str, Any]:
+    """The environments of a knob `envs`, by name."""
+    return {e.piece.rpartition("/")[2]: e() for e in envs}
+
+
 def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
     """The tools of a player whose environments are `hosts`: the search tool, and whatever else these name. Raises
     UserError if Python is wanted and no sandbox works here, or if a server does not start."""

@@ -19,7 +19,7 @@ ROWS = {
 
 def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
     """Stage -> its knobs of place, for stages that run in more than one part. Raises UserError if a step has fewer rows
-    than learners, and for samplers that the engine does not allow."""
+    than learners, for samplers that the engine does not allow, and for players of a control task."""
     out: dict[str, dict[str, int]] = {}
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}
@@ -33,6 +33,11 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
             raise UserError(
                 f"{s.name}.samplers is {values['samplers']}, and {s.name}.engine.name is {engine}: several samplers are "
                 f"vLLM servers; set {s.name}.engine.name to vllm, or leave samplers out"
+            )
+        if values.get("players", 1) > 1 and s.params.get("control") is not None:
+            raise UserError(
+                f"{s.name}.players is {values['players']}, and the environments of {s.name}.control are arrays, which one "
+                f"process plays at the same time: set {s.name}.players to 1"
             )
         check_shards(s.name, learners, values.get("shards", 1))
         if any(v > 1 for v in values.values()):

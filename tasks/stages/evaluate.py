@@ -33,7 +33,6 @@ from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Blank
 from tasks.models import judge as judges
 from tasks.models import tools
-from tasks.models.openings import hosts as hosts_of
 from tasks.models.team import cast, load_team, roles_of
 from tasks.planning.pieces import Piece, Pieces
 from tasks.planning.settings import EvaluationSampling
@@ -182,7 +181,7 @@ def evaluate(
     _check(models, against, contamination)
     wanted = needed(metrics)
     tests = _test_problems(stage, questions, per_family, sets, contamination)
-    hosts = hosts_of(envs)
+    hosts = tools.hosts(envs)
     search = tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values())
     runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
     by_decoder = _decoded(models[-1], tests, decoders, decoder_samples, search)

@@ -16,7 +16,7 @@ from synth.types import PreferencePair, Problem, digest, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
-from tasks.models.openings import hosts, opening
+from tasks.models.openings import opening
 from tasks.rows.read import own_rows, repeated, too_long
 from tasks.rows.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces, Place
@@ -162,7 +162,7 @@ def prefer(
     problems: dict[str, Problem] = {}
     sampled = None
     if loss.unit != "pair" or any(t.pairs == "sampled" for t in specs):
-        played = hosts(envs)
+        played = tools.hosts(envs)
         problems = {i: p for i, p in _problems(stage, include_families).items() if p.env in played}
         player = Player(
             sampler=TorchSampler(policy, renderer.end_id),

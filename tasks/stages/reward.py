@@ -19,7 +19,7 @@ from synth.types import Message, PreferencePair, Problem, digest, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
-from tasks.models.openings import hosts, opening
+from tasks.models.openings import opening
 from tasks.rows.columns import columns
 from tasks.rows.ratings import ratings
 from tasks.rows.read import too_long
@@ -251,7 +251,7 @@ def _player(
     """A player of the SFT model, from whose answers the reward model chooses."""
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=device)
     renderer = Renderer(tokenizer)
-    played = hosts(envs)
+    played = tools.hosts(envs)
     return Player(
         sampler=TorchSampler(policy, renderer.end_id),
         renderer=renderer,

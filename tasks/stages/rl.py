@@ -19,7 +19,7 @@ from tasks.core.errors import UserError, nearest
 from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
 from tasks.models import engines, tools
-from tasks.models.openings import hosts as hosts_of
+from tasks.models.players import players as playing
 from tasks.planning.pieces import Own, Piece, Pieces, Place
 from tasks.planning.settings import Critic, Engine, Optimizer, RolloutSampling
 from tasks.runtime.models import named_by_user
@@ -74,6 +74,7 @@ def rl(
     learners: Place() = 1,
     shards: Place() = 1,
     samplers: Place() = 1,
+    players: Place() = 1,
     steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
@@ -129,6 +130,8 @@ def rl(
             than all); 1: each learner holds a full copy
         samplers: vLLM servers that the stage starts on this machine to share the rollouts, on CUDA each with a device of
             its own; needs engine.name vllm, which with 1 runs in this process (docs/engines.md)
+        players: processes that run environments, tools and verifiers beside the sampler; with 1 they run in the process
+            that samples (docs/scaling.md)
         steps: number of steps; each samples rollouts and learns from them
         prompts_per_step: number of training questions of a step
         samples_per_prompt: number of rollouts of each question (the group size)
@@ -295,7 +298,7 @@ def rl(
     renderer = Renderer(tokenizer)
     _begin(way, (policy, reference), renderer, stage.input("sft", "model"))
     teachers = _taught_by(stage, teacher, tokenizer, dtype, device, sampling.temperature)
-    hosts = hosts_of(envs)
+    hosts = tools.hosts(envs)
     _roles_fit(plays(policies), {p.env: getattr(hosts[p.env], "roles", ()) for p in problems})
     how = asynchrony()
     if how.staleness and world.mesh is not None:
@@ -303,6 +306,8 @@ def rl(
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy
     )  # to run concurrently with the learner, the sampler needs its own weights
+    searching = knowledge.opener(stage, k=sampling.search_top_k)
+    beside = playing(stage, players if world.first else 1, envs, hosts, searching)
     player = Player(
         sampler=way.sampler(sampled, renderer)
         if way is not None
@@ -323,9 +328,10 @@ def rl(
         envs=hosts,
         concurrent_batches=engine.concurrent_batches,
         calls=engine.tool_calls,
-        tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values()) if world.first else {},
+        tools=tools.bound(searching(), hosts.values()) if world.first else {},
         max_tokens=sampling.max_tokens,
         sampling=sampling.turn(),
+        players=beside,
     )
 
     if ratings:
@@ -349,7 +355,7 @@ def rl(
     )
     ahead = Ahead(experience, policy, how, steps) if how.staleness and world.first else None
     played = {"experience": ahead or experience} if world.first else {}
-    with ahead or nullcontext():
+    with beside or nullcontext(), ahead or nullcontext():
         drive(
             [replace(composed.round, source=followed(ahead, world, device)) if ahead else composed.round],
             composed.roles,

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from synth.types import Message, Problem, Score, Scored, Unscorable
 from synth.verify import verify
-from training.types import Segment
+
+if TYPE_CHECKING:
+    from training.types import Segment
 
 TOOLS = ()
 BUDGETS = ("requests", "seconds", "memory_mb", "output_mb", "at_once")

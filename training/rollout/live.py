@@ -33,7 +33,7 @@ Player = Any  # training/rollout/play.py, which imports this
 def play_live(player: Player, talks: Sequence[Conversation]) -> list[Rollout]:
     """One rollout of each conversation, all of them of programs."""
     places = min(len(talks), *(t.env.at_once for t in talks if is_live(t.env)))
-    with ThreadPoolExecutor(places, thread_name_prefix="program") as pool, _closing(talks):
+    with ThreadPoolExecutor(places, thread_name_prefix="program") as pool, closing(talks):
         if getattr(player.sampler, "elsewhere", False):
             list(pool.map(lambda talk: _by_itself(player, talk), talks))
         else:
@@ -168,11 +168,11 @@ def _all_that_wait(heard: queue.SimpleQueue[tuple[int, Any]]) -> Iterator[tuple[
 
 
 @contextmanager
-def _closing(talks: Sequence[Conversation]) -> Iterator[None]:
-    """Close the episodes that have begun, however the block ends."""
+def closing(talks: Sequence[Conversation]) -> Iterator[None]:
+    """Close the episodes that have begun in other processes, however the block ends."""
     try:
         yield
     finally:
         for talk in talks:
-            if talk.state and is_live(talk.env):
-                talk.env.close(talk.state)
+            if talk.state and (close := getattr(talk.env, "close", None)):
+                close(talk.state)

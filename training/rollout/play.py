@@ -18,7 +18,8 @@ from synth.types import Message, Problem, Sampling, Score, seed_for
 from training.env import Env, is_live
 from training.model.render import Renderer
 from training.rollout.conversation import Conversation
-from training.rollout.live import play_live
+from training.rollout.live import closing, play_live
+from training.rollout.players import Players
 from training.types import Group, Rollout, Segment
 
 
@@ -60,6 +61,8 @@ class Player:
     timed        whether `info["seconds"]` of each rollout has the measured wall seconds of each of its messages: for a
                  turn of the model those of its batch, for a message of an environment those of its step (the first of
                  several messages has them all), 0 for the prompt
+    players      processes that run the environments in this one's place, all conversations of a batch at the same time;
+                 programs are processes of their own already
     plays        role of an environment -> the policy that plays it, if there are several (training/learner/policies.py)
     """
 
@@ -73,6 +76,7 @@ class Player:
     concurrent_batches: int = 1
     calls: int = 1
     timed: bool = False
+    players: Players | None = None
     plays: Mapping[str, str] = field(default_factory=dict)
 
     def play(
@@ -115,12 +119,13 @@ class Player:
             raise LookupError(
                 f"problem {problem.id} plays in the environment {problem.env!r}, which this run was not given"
             )
+        env = self.envs[problem.env]
         return Conversation(
             problem=problem,
             group=f"{problem.id}/{g}",
             seed=seed_for(*seed, problem.id, g, i),
             opened=openings[g] if len(openings) else np.zeros(0, dtype=np.int64),
-            env=self.envs[problem.env],
+            env=env if self.players is None or is_live(env) else self.players.away(problem.env),
             renderer=self.renderer,
             room=self.max_tokens - self.sampling.max_tokens,
             plays=self.plays,
@@ -128,9 +133,8 @@ class Player:
 
     def _batch(self, talks: list[Conversation], sampling: threading.Lock) -> list[Rollout]:
         """One rollout of each conversation, turn by turn, with all running ones in one batch."""
-        with _mapping(self.calls) as each:
-            for talk in talks:
-                talk.start(self.tools)
+        with _mapping(self.calls if self.players is None else len(talks)) as each, closing(talks):
+            list((map if self.players is None else each)(lambda talk: talk.start(self.tools), talks))
             self._prompt(talks)
 
             sessions: list[tuple[Session, dict[int, int]]] = []  # each with its conversations and their places in it

@@ -8,6 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +72,12 @@ def curve(root, stage):
         rows = list(csv.DictReader(f))
     names = [k for k in rows[0] if k not in ("round", "step") and not k.endswith(MEASURED)]
     return {k: [float(r[k] or "nan") for r in rows] for k in names if not k.startswith(("ess", "ratio_p"))}
+
+
+def processes(root, word):
+    """Those that work in a folder and have this word in their command."""
+    found = [p for p in psutil.process_iter(["cwd", "cmdline"]) if p.info["cwd"] == str(root)]
+    return [p for p in found if any(word in c for c in p.info["cmdline"])]
 
 
 def same_curve(one, other, stage, most):
@@ -156,6 +164,27 @@ def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
 
 
 @pytest.mark.slow
+def test_players_change_no_byte_and_no_plan(alone, tmp_path):
+    root = shutil.copytree(alone, tmp_path / "played", ignore=shutil.ignore_patterns("work"))
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params["set"]["rl"]["players"] = 2
+    (root / "params.yaml").write_text(yaml.safe_dump(params))
+    before = (root / "artifacts/plan/rl.json").read_bytes()
+    with contextlib.chdir(root):
+        plan.write(root)
+    assert (root / "artifacts/plan/rl.json").read_bytes() == before, "place is identity"
+    shutil.rmtree(root / "artifacts/rl")
+    with ThreadPoolExecutor(1) as beside:
+        said = beside.submit(small.run, root, "rl")
+        while not (players := processes(root, "spawn_main")) and not said.done():
+            time.sleep(0.02)
+        players[0].kill()
+    assert "player 1 of 2 ended (SIGKILL)" in said.result()
+    assert small.outputs(root, "rl") == small.outputs(alone, "rl")
+    assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], "nobody is left"
+
+
+@pytest.mark.slow
 def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
     root = planned(alone, tmp_path / "two", sft=2)
     shutil.rmtree(root / "artifacts/demonstrations")
@@ -182,6 +211,13 @@ def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, monkeypatc
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
     assert said in str(e.value)
+
+
+def test_a_control_task_has_one_player(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"recipe": "lare", "set": {"rl": {"players": 2}}}))
+    with pytest.raises(UserError, match="rl.players is 2, and the environments of rl.control are arrays"):
+        plan.plans(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,40 @@
+"""The processes that run a stage's environments and tools beside its sampler (`players` of a stage)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tasks.core.errors import UserError
+from tasks.models import tools
+from tasks.planning import pieces
+from tasks.runtime.stage import Stage
+from training.env import is_live
+from training.rollout.players import Built, Players
+
+
+def players(
+    stage: Stage, n: int, envs: Sequence[Any], hosts: Mapping[str, Any], search: Callable[[], Any]
+) -> Players | None:
+    """`n` processes with the environments of the knob `envs`, which are `hosts` in this one, and the search tool that
+    `search` opens; None for 1, which is this process. Raises UserError for environments that other processes cannot play."""
+    if n == 1:
+        return None
+    where = f"{stage.name}.players is {n}"
+    if drawn := sorted(name for name, host in hosts.items() if getattr(host, "draws", False)):
+        raise UserError(
+            f"{where}, and the environment {drawn[0]} draws pictures, which the process that samples must hold: set "
+            f"{stage.name}.players to 1"
+        )
+    if all(is_live(host) for host in hosts.values()):
+        raise UserError(f"{where}, and agent programs are processes already: set {stage.name}.players to 1")
+    specs = tuple({**e.keywords, "piece": e.piece.rpartition("/")[2]} for e in envs)
+    return Players(partial(build, specs, search), n)
+
+
+def build(specs: Sequence[Mapping[str, Any]], search: Callable[[], Any]) -> Built:
+    """Environments and tools by name, in the process of a player."""
+    pieces.open_own()
+    hosts = {n: h for n, h in tools.hosts([pieces.bind("env", s) for s in specs]).items() if not is_live(h)}
+    return hosts, tools.bound(search(), hosts.values())
