@@ -6,19 +6,17 @@ tasks/runtime/prefect_shim.py decides whether Prefect watches it.
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-import psutil
 
 if TYPE_CHECKING:
     from tasks.runtime.stage import Stage
-
-SHORT_SPIN = "5000"  # turns of a loop: some microseconds
 
 
 def run_stage(name: str) -> None:
@@ -29,8 +27,26 @@ def run_stage(name: str) -> None:
     """
     from tasks.core import text
 
+    if (code := _elsewhere(name)) is not None:
+        sys.exit(code)
     with text.terminal():
         _guarded(name)
+
+
+def _elsewhere(name: str) -> int | None:
+    """The exit code of a process that had loaded torch already and ran the stage in the place of this one; None where
+    there is none that could (tasks/runtime/warm.py)."""
+    from tasks.runtime import ranks, warm
+
+    plan = Path("artifacts/plan") / f"{name}.json"
+    if not os.environ.get(warm.SOCKET) or ranks.started() or not plan.exists():
+        return None
+    with suppress(ValueError):  # what is wrong with the file, the stage says
+        planned = json.loads(plan.read_text(encoding="utf-8"))
+        params = planned.get("params", {})
+        if str(params.get("device", "cpu")) == "cpu" and "vllm" not in json.dumps(params.get("engine", "")):
+            return warm.asked(f"flows.{name}", int(planned.get("threads", 2)))
+    return None
 
 
 def _guarded(name: str) -> None:
@@ -61,7 +77,7 @@ def _guarded(name: str) -> None:
 def _run(name: str) -> None:
     from tasks.core.errors import UserError
     from tasks.planning import pieces, places
-    from tasks.runtime import process, ranks
+    from tasks.runtime import process, ranks, threads
     from tasks.runtime.stage import Stage, load, place
     from tasks.tracking import spool
 
@@ -75,27 +91,12 @@ def _run(name: str) -> None:
         if name not in places.ROWS:
             raise UserError(f"{name}: this stage runs in one process: start it without torchrun")
         stage.place["learners"] = size
-    set_threads(stage.threads)
+    threads.set_threads(stage.threads)
     with _kept(stage):
         pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)
         function(stage, **stage.params, **stage.place)
-
-
-def set_threads(threads: int) -> None:
-    """What OpenMP reads when torch is loaded, unless the user has set it: the number of threads (results are bitwise the
-    same per number), and how long one that waits for another spins before it sleeps.
-
-    By default it spins for as long as a small step takes. On free cores that is fastest; where another program has the
-    core that the other thread needs, the whole time is spun away, and a short spin is several times as fast
-    (docs/learner.md#a-busy-machine). So this looks for a tenth of a second at what others use.
-    """
-    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    if threads > 1 and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ):
-        free = (psutil.cpu_count() or 1) * (1 - psutil.cpu_percent(interval=0.1) / 100)
-        if free < threads - 0.5:
-            os.environ["GOMP_SPINCOUNT"] = SHORT_SPIN
 
 
 @contextmanager

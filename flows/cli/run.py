@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
         os.environ["ESPALIER_QUIET"] = "1"
     with _stdout_is_stderr() if args.json or args.quiet else nullcontext():
         with dvc.alone(root):
-            code = _run(root, changes, quiet=args.quiet, jobs=args.jobs, cores=args.cores)
+            code = _run(root, changes, plans, quiet=args.quiet, jobs=args.jobs, cores=args.cores)
     path = root / "reports" / "summary.json"
     if args.json and code == 0 and path.exists():
         dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
@@ -150,9 +150,17 @@ def _watch(root: Path, args: argparse.Namespace) -> int:
     return 0
 
 
-def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False, jobs: int = 1, cores: int = 0) -> int:
+def _run(
+    root: Path,
+    changes: dict[str, Any],
+    plans: Mapping[str, Any],
+    *,
+    quiet: bool = False,
+    jobs: int = 1,
+    cores: int = 0,
+) -> int:
     from tasks.results import garbage
-    from tasks.runtime import dvc, process
+    from tasks.runtime import dvc, process, warm
     from tasks.runtime import termination as ending
     from tasks.tracking import spool
 
@@ -166,7 +174,10 @@ def _run(root: Path, changes: dict[str, Any], *, quiet: bool = False, jobs: int 
         dvc.run(["repro", "-q", "-s", "-f", "plan"], root, env)
     spool.open_execution(root, key, process.look(os.getpid()))
     say = lambda line: None if quiet else print(line, file=sys.stderr)  # noqa: E731
-    with spool.shipped(root, key, env, say, changes=changes):
+    threads = max((int(p.get("threads", 2)) for p in plans.values()), default=2)
+    warmed = nullcontext({}) if jobs > 1 else warm.beside(threads)  # stages of several jobs have groups of their own
+    with spool.shipped(root, key, env, say, changes=changes), warmed as found:
+        env |= found
         try:
             for last in (False, True):
                 before = garbage.outputs(root)

@@ -8,7 +8,7 @@ import pytest
 
 from tasks import run
 from tasks.core.paths import CODE
-from tasks.runtime import prefect_shim, termination
+from tasks.runtime import prefect_shim, termination, threads
 
 
 def test_plain_without_the_parent(monkeypatch):
@@ -30,20 +30,20 @@ def test_a_stage_flow_does_not_import_prefect():
     "used, own, spin",
     [
         (10.0, {}, None),  # free cores
-        (60.0, {}, run.SHORT_SPIN),  # another program has more than half a core of the two that are wanted
+        (60.0, {}, threads.SHORT_SPIN),  # another program has more than half a core of the two that are wanted
         (100.0, {"OMP_WAIT_POLICY": "ACTIVE"}, None),  # the user's word
         (100.0, {"GOMP_SPINCOUNT": "7"}, "7"),
     ],
 )
 def test_threads_that_wait_spin_shortly_where_others_use_the_cores(monkeypatch, used, own, spin):
-    monkeypatch.setattr(run.psutil, "cpu_percent", lambda interval: used)
-    monkeypatch.setattr(run.psutil, "cpu_count", lambda: 2)
-    monkeypatch.setattr(run.os, "environ", dict(own))
-    run.set_threads(2)
-    assert run.os.environ.get("GOMP_SPINCOUNT") == spin and run.os.environ["OMP_NUM_THREADS"] == "2"
-    monkeypatch.setattr(run.os, "environ", {})
-    run.set_threads(1)  # one thread waits for nobody
-    assert "GOMP_SPINCOUNT" not in run.os.environ
+    monkeypatch.setattr(threads.psutil, "cpu_percent", lambda interval: used)
+    monkeypatch.setattr(threads.psutil, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads.os, "environ", dict(own))
+    threads.set_threads(2)
+    assert threads.os.environ.get("GOMP_SPINCOUNT") == spin and threads.os.environ["OMP_NUM_THREADS"] == "2"
+    monkeypatch.setattr(threads.os, "environ", {})
+    threads.set_threads(1)  # one thread waits for nobody
+    assert "GOMP_SPINCOUNT" not in threads.os.environ
 
 
 @pytest.fixture
