@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FOR_TESTS := OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
+.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-scaling drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ drill-services: $(STAMP) ## start every local service, send it requests of other
 
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
 	$(BIN)/python -m tests.support.drill --points $(or $(N),50)
+
+drill-scaling: $(STAMP) ## kill the parts of runs that have several (learners, launcher, player, server, worker of a sweep), compare every byte
+	$(BIN)/python -m tests.support.drill_scaling
 
 drill-files: $(STAMP) ## damage every file that a run leaves in six ways, run every command on each: no traceback
 	$(BIN)/python -m tests.support.drill_files

@@ -3,6 +3,7 @@
 import json
 
 import drill_all
+import drill_scaling
 import pytest
 
 SERVICES = {
@@ -31,3 +32,21 @@ def said():
 def test_a_part_is_counted(read, written, printed, expected, tmp_path):
     (tmp_path / "out").write_text(written)
     assert read(tmp_path / "out", printed) == expected
+
+
+@pytest.mark.parametrize(
+    ("steps", "wrong"), [("345", ""), ("35", "steps [3, 5]"), ("3445", "steps [3, 4, 4, 5]"), ("", "steps []")]
+)
+def test_a_lost_or_doubled_row_of_a_curve_is_seen(steps, wrong, tmp_path):
+    (tmp_path / "curve.csv").write_text("step\n" + "".join(f"{s}\n" for s in steps))
+    assert drill_scaling.uneven(tmp_path / "curve.csv") == wrong
+
+
+def test_kills_of_parts_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(drill_scaling, "RAW", tmp_path / "runs/raw.json")
+    monkeypatch.setattr(drill_scaling, "RESULT", tmp_path / "result.json")
+    kill = {"part": "player", "fired": True, "wrong": ""}
+    drill_scaling.write([kill, kill, kill | {"wrong": "other bytes"}, kill | {"fired": False}])
+    counted = {r["metric"]: r["value"] for r in json.loads((tmp_path / "result.json").read_text())}
+    assert counted == {"killed": 3, "survived": 2}
+    assert sum(p.kills for p in drill_scaling.PARTS.values()) == 30

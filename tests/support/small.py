@@ -103,12 +103,7 @@ def run(
     (forward) again by turns, with these variables in its environment; what it said on stderr. A stage in several
     processes forks them. AssertionError where it ends with another code."""
     said = Path(tempfile.mkdtemp()) / "stderr.txt"
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
-    child = context.Process(
-        target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock, dict(env or {}))
-    )
-    child.start()
+    child = begun(root, stage, said, fault, log, clock, env)
     child.join(900)
     text = said.read_text()
     shutil.rmtree(said.parent)
@@ -116,6 +111,25 @@ def run(
         f"{stage} with the fault {fault!r} ended with {child.exitcode}, not {expect}:\n{text}"
     )
     return text
+
+
+def begun(
+    root: Path,
+    stage: str,
+    said: Path,
+    fault: str = "",
+    log: Path | None = None,
+    clock: float = 0.0,
+    env: Mapping[str, str] | None = None,
+) -> Any:
+    """The process of a stage (`run`), which has just begun; what it says on stderr goes to `said`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
+    child = context.Process(
+        target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock, dict(env or {}))
+    )
+    child.start()
+    return child
 
 
 def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float, env: dict[str, str]) -> None:

@@ -1,17 +1,16 @@
 """Several vLLM servers as one engine: who is asked, who is left out, and who comes back. The servers are stand-ins of
 this process that answer as vLLM does; the last test starts two real ones, where vLLM is installed."""
 
-import json
 import os
 import signal
 import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import tiny
+from stub_server import stub
 
 from synth.types import Sampling
 from tasks.core.errors import UserError
@@ -27,55 +26,11 @@ END = tiny.tokenizer().eos_token_id
 ABOUT = {"dtype": "float32", "vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 2, "max_model_len": 128}
 
 
-class Answers(BaseHTTPRequestHandler):
-    """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end."""
-
-    def log_message(self, *_):
-        pass
-
-    def do_GET(self):
-        if self.server.gone:
-            return self.connection.close()
-        answers = {"/v1/models": {"data": [{"id": "m"}]}, "/version": {"version": self.server.release}}
-        self._say(answers.get(self.path))
-
-    def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:  # its requests come at the same time
-            turn = self.path == "/v1/completions" and body["temperature"]  # the probe of the weights is no turn
-            self.server.gone |= self.server.dies_at == len(self.server.asked)
-            if self.server.gone:
-                return self.connection.close()
-            if turn:
-                self.server.asked.append((tuple(body["prompt"]), body["seed"]))
-        if self.path == "/collective_rpc":
-            if body["method"] == "espalier_load":
-                self.server.held = body["kwargs"]["version"]
-                self.server.loads += 1
-            held = self.server.held
-            about = body["method"] == "espalier_about"
-            return self._say({"results": [self.server.about if about else None if held is None else str(held)]})
-        if self.path == "/v1/completions":
-            ids, logp = [5 + body["seed"] % 50, END], [self.server.logp, -0.5]
-            choice = {"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"}
-            return self._say({"choices": [choice]})
-        self._say(None)
-
-    def _say(self, value):
-        body = b"" if value is None else json.dumps(value).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
 @pytest.fixture
 def three(tmp_path):
     """Three servers, and the engine that they are together."""
-    ports = [ThreadingHTTPServer(("127.0.0.1", 0), Answers) for _ in range(3)]
+    ports = [stub(END, ABOUT) for _ in range(3)]
     for port in ports:
-        port.asked, port.held, port.gone, port.dies_at, port.loads = [], None, False, -1, 0
-        port.about, port.release, port.logp, port.lock = dict(ABOUT), "1.0", -1.0, threading.Lock()
         threading.Thread(target=port.serve_forever, daemon=True).start()
     yield ports, Servers([Server(f"http://127.0.0.1:{p.server_port}", tmp_path, patience=0.0) for p in ports])
     for port in ports:

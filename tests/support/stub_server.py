@@ -1,0 +1,65 @@
+"""A stand-in for a vLLM server. `python -m tests.support.stub_server PORT END ABOUT SECONDS` is one in a process of its own, which
+takes so long for a turn."""
+
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Answers(BaseHTTPRequestHandler):
+    """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end."""
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        if self.server.gone:
+            return self.connection.close()
+        answers = {"/v1/models": {"data": [{"id": "m"}]}, "/version": {"version": self.server.release}}
+        self._say(answers.get(self.path))
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        with self.server.lock:  # its requests come at the same time
+            turn = self.path == "/v1/completions" and body["temperature"]  # the probe of the weights is no turn
+            self.server.gone |= self.server.dies_at == len(self.server.asked)
+            if self.server.gone:
+                return self.connection.close()
+            if turn:
+                self.server.asked.append((tuple(body["prompt"]), body["seed"]))
+        if self.path == "/collective_rpc":
+            if body["method"] == "espalier_load":
+                self.server.held = body["kwargs"]["version"]
+                self.server.loads += 1
+            held = self.server.held
+            about = body["method"] == "espalier_about"
+            return self._say({"results": [self.server.about if about else None if held is None else str(held)]})
+        if self.path == "/v1/completions":
+            time.sleep(self.server.slow if turn else 0.0)
+            ids, logp = [5 + body["seed"] % 50, self.server.end], [self.server.logp, -0.5]
+            choice = {"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"}
+            return self._say({"choices": [choice]})
+        self._say(None)
+
+    def _say(self, value):
+        body = b"" if value is None else json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def stub(end, about, port=0, slow=0.0):
+    """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn."""
+    server = ThreadingHTTPServer(("127.0.0.1", port), Answers)
+    server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
+    server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
+    server.end, server.slow = end, slow
+    return server
+
+
+if __name__ == "__main__":
+    port, end, about, slow = sys.argv[1:]
+    stub(int(end), json.loads(about), int(port), float(slow)).serve_forever()
