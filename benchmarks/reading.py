@@ -27,20 +27,23 @@ FIRST = ("Nor", "Zel", "Mar", "Tol", "Bre", "Kas", "Vin", "Lor", "Del", "Hap", "
 LAST = ("ton", "via", "dale", "burg", "ford", "stad", "mere", "wick", "holm", "fell")
 
 
-def table(path: Path, n: int) -> None:
-    """A table of n rows, the same for the same n."""
+def table(path: Path, n: int, *, linked: bool = False) -> None:
+    """A table of n rows, the same for the same n. `linked`: with a column of names of other rows."""
     rng = random.Random(0)
     words = [f"{a}{b}" for a in FIRST for b in LAST]
     kinds = [f"{a}{b}" for a in ("Stone", "Iron", "Glass", "Wood", "Brick") for b in ("works", "house", "hall", "yard")]
     cities = [f"{word} {end}" for word in words for end in ("North", "South")]
     with path.open("w", newline="", encoding="utf-8") as file:
         out = csv.writer(file)
-        out.writerow(["name", "category", "city", "founded", "height"])
+        out.writerow(["name", "category", "city", "founded", "height", *(["model"] if linked else [])])
         for i in range(n):
-            name = f"{words[i % 120]} {words[i // 120 % 120]}{words[i // 14_400 % 120].lower()}"
-            out.writerow(
-                [name, rng.choice(kinds), rng.choice(cities), rng.randrange(1500, 2020), f"{rng.randrange(3, 300)} m"]
-            )
+            row = [name_of(words, i), rng.choice(kinds), rng.choice(cities), rng.randrange(1500, 2020)]
+            out.writerow([*row, f"{rng.randrange(3, 300)} m", *([name_of(words, rng.randrange(n))] if linked else [])])
+
+
+def name_of(words: list[str], i: int) -> str:
+    """The name of row i."""
+    return f"{words[i % 120]} {words[i // 120 % 120]}{words[i // 14_400 % 120].lower()}"
 
 
 def measured(path: Path, way: str) -> dict[str, float]:

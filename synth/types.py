@@ -47,12 +47,14 @@ SCHEMA_VERSION = 1  # of every row written by `to_row`; readers refuse another v
 Split = Literal["train", "valid", "test"]
 
 
-canonical = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode  # a value as one text
+canonical_json = json.JSONEncoder(
+    sort_keys=True, ensure_ascii=False, separators=(",", ":")
+).encode  # a value as one text
 
 
 def digest(*parts: Any) -> str:
     """64 hex digits of SHA-256 over the canonical JSON of `parts`: the one way this project names content."""
-    return hashlib.sha256(canonical(parts).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 
 def picture_name(height: int, width: int, rgb: bytes) -> str:

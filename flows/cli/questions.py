@@ -126,14 +126,14 @@ def grow(args: argparse.Namespace) -> int:
         "max_guess": args.max_guess,
         "extra": phrases,
     }
-    quotas = _quotas(args.quota)
-    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, quotas=quotas, **knobs)
+    quotas, ranges = _quotas(args.quota), knowledge.ranges_at(args.kb)
+    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, **knobs)
     if not accepted:
         raise UserError(
             f"no question passed the gates ({grow.tables.counts(quarantined)}): the knowledge base is too sparse, or says of no relation that it is "
             "complete: state so in its schema, or take it as it is with --closed-world"
         )
-    card = grow.counts(accepted, quarantined, wanted, knowledge.ranges_at(args.kb)) | {
+    card = grow.counts(accepted, quarantined, wanted, ranges) | {
         "gates": grow.GATES,
         "knobs": {k: v for k, v in knobs.items() if k != "extra"},
         "phrases": phrases,
@@ -141,7 +141,7 @@ def grow(args: argparse.Namespace) -> int:
         "world": "closed: every relation taken as complete"
         if args.closed_world
         else "clues only by relations that are complete",
-        "kb": knowledge.kb_at(args.kb).digest(),
+        "kb": knowledge.digest_at(args.kb),
     }
     grow.write(args.out, args.kb, accepted, quarantined, card)
     print(f"accepted {card['accepted']} of {card['produced']}; quarantined: {card['quarantined'] or 'none'}")

@@ -13,7 +13,7 @@ from typing import Any
 
 from synth.families._sample import Refused, item, parsed
 from synth.types import Problem, Quarantined, Split
-from synth.verify._offers import TEXT, Pie, read
+from synth.verify._offers import TEXT, Pie, told
 
 LADDER = (
     {"coins": 30, "rounds": 3},
@@ -59,7 +59,7 @@ def alternating_offers(
     )
     if not isinstance(problem, Problem) or env != "offers":
         return problem
-    pie, _ = read(problem.question) or (Pie(1, 0, 1, True), 0)
+    pie, _ = told(problem.question)
     turn = f"<offer>{pie.keeps(2)}</offer>" if pie.yours else "<reply>accept</reply>"
     return replace(problem, lineage={**problem.lineage, "demonstration": [turn]})
 

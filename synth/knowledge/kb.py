@@ -12,7 +12,7 @@ import json
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
@@ -224,6 +224,10 @@ class KB:
     def facts_to(self, relation: str, value: str) -> tuple[Fact, ...]:
         """The facts behind `backward`."""
         return tuple(self._backward.get((relation, value), ()))
+
+    def listed(self, relation: str) -> Iterator[str]:
+        """The objects (entity ids or literals) of all facts of a relation."""
+        return (f.value for f in self.facts.values() if f.relation == relation)
 
     def text(self, value: str) -> str:
         """The name of an entity id; a literal is its own text."""

@@ -25,18 +25,19 @@ uniqueness or necessity; here both are computed.
 from __future__ import annotations
 
 import difflib
+import hashlib
 import math
 import random
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import get_args, overload
 
 import numpy as np
 
-from synth.knowledge.kb import KB, Fact, Passage
+from synth.knowledge.kb import KB, Fact, Passage, Relation
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy import phrases
 from synth.questions.fuzzy.graph import Graph
@@ -48,11 +49,12 @@ from synth.questions.fuzzy.text import Realiser, Wording, misread
 from synth.questions.pattern import Clue, Node, Than, canonical, constants, deletions, relations_of, to_json
 from synth.questions.prove import Prover
 from synth.questions.quotas import Tally
-from synth.types import Problem, Quarantined, Split, digest, seed_for, split_of
+from synth.types import Problem, Quarantined, Split, canonical_json, seed_for, split_of
 from synth.verify.exact import normalise
 
 STAGE, FAMILY = "questions", "fuzzy_tree"
 _BLOCK = 64  # questions that are made before the quotas are looked at again
+_SPLITS: tuple[Split, ...] = get_args(Split)
 _GOLDEN = 0.618034  # its multiples lie far apart
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -94,9 +96,7 @@ class FuzzyTrees:
         self.lexicon, self.graph, self.seed, self.levels = lexicon, lexicon.graph, seed, tuple(levels)
         self.max_words, self.max_guess, self.hits = max_words, max_guess, hits
         relations = [c.relation for c in self.graph.columns.values()]
-        self.either = frozenset(
-            r.name for r in relations if phrases.symmetric(r)
-        )  # the words do not tell their direction
+        self.either = either_way(relations)
         both = frozenset(r for r in self.either if _same_both_ways(self.graph, r))  # nor do the facts
         self.grower = Grower(self.graph, symmetric=self.either, closed_world=closed_world)
         self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
@@ -108,8 +108,9 @@ class FuzzyTrees:
             t: [c for c in self.graph.columns.values() if c.relation.functional and c.relation.domain == t]
             for t in self.graph.types
         }
-        self._cells: dict[tuple[Split, int], list[tuple[str, int]]] = {}
-        self._split: dict[int, Split] = {}
+        self._cells: dict[tuple[Split, int], Roots] = {}
+        self._queues: dict[tuple[str, Split], np.ndarray] = {}
+        self._split = np.full(self.graph.n, -1, np.int8)  # index into _SPLITS, -1: not looked at
         if not self._guess:
             raise ValueError(
                 f"nothing can be asked of a described root: no functional relation of the knowledge base has answers of which none is right "
@@ -121,16 +122,9 @@ class FuzzyTrees:
         """The questions of a knowledge base in memory, whose passages are the pages. `only`: the relations that
         questions may use (default: all; wildcards * and ? are understood); `knobs` are those of the class. Raises
         ValueError for an `only` that fits no relation."""
-        wanted = {r for r in kb.relations if any(fnmatchcase(r, pattern) for pattern in only)}
-        lost = [pattern for pattern in only if not any(fnmatchcase(r, pattern) for r in kb.relations)]
-        if lost:
-            near = difflib.get_close_matches(lost[0], kb.relations, 1, 0.0)
-            raise ValueError(
-                f"no relation of the knowledge base is called {lost[0]!r} (nearest: {near[0]!r}): fix the name, or leave it out"
-            )
-        graph = Graph.of(kb, wanted)
-        if wanted and len(wanted) < len(kb.relations):
-            knobs["everything"] = realiser_of(kb, knobs.get("extra"))  # type: ignore[arg-type]
+        graph = Graph.of(kb, among := chosen(kb.relations, only))
+        if among and len(among) < len(kb.relations):
+            knobs["everything"] = realiser_of(Lexicon.of(kb, Graph.of(kb)), knobs.get("extra"))  # type: ignore[arg-type]
         connection = sqlite3.connect(":memory:")
         kb.sqlite(connection)
         ends = {f.id: f.object or f.literal for f in kb.facts.values()}
@@ -157,28 +151,39 @@ class FuzzyTrees:
 
     def split(self, entity: int) -> Split:
         """The split of an entity, by the hash of its id."""
-        if entity not in self._split:
-            self._split[entity] = split_of(self.graph.id(entity))
-        return self._split[entity]
+        if self._split[entity] < 0:
+            self._split[entity] = _SPLITS.index(split_of(self.graph.postings.ids[entity]))
+        return _SPLITS[self._split[entity]]
 
-    def roots(self, split: Split, deep: int = 2) -> list[tuple[str, int]]:
+    def roots(self, split: Split, deep: int = 2) -> Roots:
         """(asked relation, root) in the order of a hash of the two; kinds of answers take turns, and within a kind its
         relations. Each depth begins elsewhere among the roots of a relation, so that it seldom asks what another asked."""
         if (split, deep) not in self._cells:
-            kinds: dict[str, list[list[tuple[str, int]]]] = {}
-            for relation in sorted(self._guess):
-                subjects = np.flatnonzero(np.diff(self.graph.columns[relation].forward.start))
-                some = [int(x) for x in subjects if self.split(int(x)) == split]
-                some.sort(key=lambda x: digest(self.seed, relation, self.graph.id(x)))
-                first = int(len(some) * (deep * _GOLDEN % 1))
-                queue = [(relation, x) for x in some[first:] + some[:first]]
+            relations = sorted(self._guess)
+            kinds: dict[str, list[np.ndarray]] = {}  # a queue: [roots, 2], the number of the relation and the root
+            for number, relation in enumerate(relations):
+                some = self._queue(relation, split)
+                some = np.roll(some, -int(len(some) * (deep * _GOLDEN % 1)))
+                queue = np.stack([np.full_like(some, number), some], 1)
                 kinds.setdefault(self.graph.columns[relation].relation.range, []).append(queue)
-            self._cells[split, deep] = in_turn([in_turn(queues) for queues in kinds.values()])
+            turns = in_turn([in_turn(queues) for queues in kinds.values()])
+            self._cells[split, deep] = Roots(relations, turns[:, 0], turns[:, 1])
         return self._cells[split, deep]
 
-    def pairs(self, split: Split, deep: int) -> list[tuple[str, str]]:
+    def _queue(self, relation: str, split: Split) -> np.ndarray:
+        """[roots] int32: the entities of a split with a value under a relation, in the order of a hash of the two."""
+        if (relation, split) not in self._queues:
+            subjects = np.flatnonzero(np.diff(self.graph.columns[relation].forward.start))
+            some = np.array([x for x in subjects.tolist() if self.split(x) == split], np.int32)
+            head, ids, hashed = canonical_json((self.seed, relation))[:-1], self.graph.postings.ids, hashlib.sha256
+            hashes = [hashed(f"{head},{canonical_json(ids[x])}]".encode()).digest()[:16] for x in some.tolist()]
+            keys = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, 2).astype(np.uint64)
+            self._queues[relation, split] = some[np.lexsort((keys[:, 1], keys[:, 0]))]
+        return self._queues[relation, split]
+
+    def pairs(self, split: Split, deep: int) -> Pairs:
         """(id of the root, asked relation) of question 0, 1, ... of a cell, before it is made; the list repeats."""
-        return [(self.graph.id(root), relation) for relation, root in self.roots(split, deep)]
+        return Pairs(self.roots(split, deep), self.graph.postings.ids)
 
     # ---- making
 
@@ -338,12 +343,68 @@ def _constant_beside(clue: Clue) -> bool:
     return isinstance(clue.target, str) or isinstance(clue.target, Than) and isinstance(clue.target.other, str)
 
 
-def realiser_of(kb: KB, extra: Mapping[str, Mapping[str, Sequence[str]]] | None = None) -> Realiser:
-    """The templates over all relations of a knowledge base."""
-    graph = Graph.of(kb)
-    lexicon = Lexicon.of(kb, graph)
-    both = frozenset(r.name for r in kb.relations.values() if phrases.symmetric(r) and _same_both_ways(graph, r.name))
-    return Realiser(kb.relations.values(), lexicon.name, lexicon.find, symmetric=both, extra=extra)
+class Roots(Sequence[tuple[str, int]]):
+    """(relation, root) in an order: [roots] each, the number of the relation, and the root."""
+
+    def __init__(self, relations: Sequence[str], which: np.ndarray, roots: np.ndarray) -> None:
+        self.relations, self._which, self._roots = relations, which, roots
+
+    def __len__(self) -> int:
+        return len(self._roots)
+
+    @overload
+    def __getitem__(self, i: int) -> tuple[str, int]: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[tuple[str, int]]: ...
+    def __getitem__(self, i: int | slice) -> tuple[str, int] | list[tuple[str, int]]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        return self.relations[int(self._which[i])], int(self._roots[i])
+
+
+class Pairs(Sequence[tuple[str, str]]):
+    """(id of a root, relation) of `Roots`."""
+
+    def __init__(self, roots: Roots, ids: Sequence[str]) -> None:
+        self._pairs, self._ids = roots, ids
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @overload
+    def __getitem__(self, i: int) -> tuple[str, str]: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[tuple[str, str]]: ...
+    def __getitem__(self, i: int | slice) -> tuple[str, str] | list[tuple[str, str]]:
+        if isinstance(i, slice):
+            return [self[j] for j in range(*i.indices(len(self)))]
+        relation, root = self._pairs[i]
+        return self._ids[root], relation
+
+
+def chosen(relations: Collection[str], only: Sequence[str]) -> set[str]:
+    """The relations that questions may use, of names and wildcards; none where there is nothing in `only`: all. Raises
+    ValueError for one that fits none."""
+    lost = [pattern for pattern in only if not any(fnmatchcase(r, pattern) for r in relations)]
+    if lost:
+        near = difflib.get_close_matches(lost[0], relations, 1, 0.0)
+        raise ValueError(
+            f"no relation of the knowledge base is called {lost[0]!r} (nearest: {near[0]!r}): fix the name, or leave it out"
+        )
+    return {r for r in relations if any(fnmatchcase(r, pattern) for pattern in only)}
+
+
+def either_way(relations: Iterable[Relation]) -> frozenset[str]:
+    """The relations whose words do not tell their direction: the proofs read them both ways."""
+    return frozenset(r.name for r in relations if phrases.symmetric(r))
+
+
+def realiser_of(lexicon: Lexicon, extra: Mapping[str, Mapping[str, Sequence[str]]] | None = None) -> Realiser:
+    """The templates over all relations of a knowledge base, of a lexicon of all of them."""
+    graph = lexicon.graph
+    relations = graph.postings.relations
+    both = frozenset(r for r in either_way(relations) if _same_both_ways(graph, r))
+    return Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
 
 
 def _same_both_ways(graph: Graph, relation: str) -> bool:
@@ -470,9 +531,13 @@ def indexes(cell: Sequence[tuple[str, str]], tally: Tally, wanted: int, most: in
         start += len(cell)
 
 
-def in_turn(queues: Sequence[Sequence[Any]]) -> list[Any]:
-    """The items of several queues, one of each in turn."""
-    return [queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)]
+def in_turn(queues: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of several queues ([rows, columns] int32), one of each in turn."""
+    if not queues:
+        return np.zeros((0, 2), np.int32)
+    number = np.repeat(np.arange(len(queues)), [len(q) for q in queues])
+    place = np.concatenate([np.arange(len(q)) for q in queues])
+    return np.concatenate(queues)[np.lexsort((number, place))]
 
 
 def runs(text: str, n: int = 3) -> frozenset[tuple[str, ...]]:

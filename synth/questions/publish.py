@@ -16,11 +16,11 @@ seal            hash of everything else in the row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, Protocol
 
-from synth.knowledge.kb import KB
+from synth.knowledge.kb import Relation
 from synth.questions.fuzzy.spans import value_of
 from synth.questions.fuzzy.triples import stated
 from synth.questions.pattern import Clue, Named, Pattern, Span, Third, from_json, relations_of
@@ -33,10 +33,21 @@ MAY = frozenset({"phrases"})
 OURS = frozenset({"schema_version", "lineage", "seal"})  # a row with one of these claims to be of this form
 
 
+class Base(Protocol):
+    """What is read of a knowledge base: `KB`, or one that is read from its files."""
+
+    @property
+    def relations(self) -> Mapping[str, Relation]: ...
+
+    def text(self, value: str) -> str: ...
+
+    def listed(self, relation: str) -> Iterable[str]: ...
+
+
 class Publisher:
     """Makes the rows of one knowledge base. `phrases`: the user's own, of which a row carries those of its relations."""
 
-    def __init__(self, kb: KB, phrases: Phrases | None = None) -> None:
+    def __init__(self, kb: Base, phrases: Phrases | None = None) -> None:
         self.kb, self.phrases = kb, phrases or {}
         self._cuts: dict[tuple[str, bool], list[float | None]] = {}
 
@@ -63,8 +74,7 @@ class Publisher:
         key = clue.relation, clue.target.largest
         if key not in self._cuts:
             kind = self.kb.relations[clue.relation].range
-            listed = (f for f in self.kb.facts.values() if f.relation == clue.relation)
-            values = sorted(value_of(f.value, kind) for f in listed)
+            values = sorted(value_of(value, kind) for value in self.kb.listed(clue.relation))
             last = max(0, len(values) // 3 - 1)
             self._cuts[key] = [values[-1 - last], None] if clue.target.largest else [None, values[last]]
         return self._cuts[key]
@@ -75,6 +85,6 @@ def seal(row: Mapping[str, Any]) -> str:
     return digest({k: v for k, v in row.items() if k != "seal"})[:32]
 
 
-def schema(kb: KB, pattern: Pattern) -> dict[str, dict[str, Any]]:
+def schema(kb: Base, pattern: Pattern) -> dict[str, dict[str, Any]]:
     """What the knowledge base says of the relations of a pattern. Raises KeyError for one that it does not have."""
     return {r: {k: v for k, v in asdict(kb.relations[r]).items() if k != "name"} for r in relations_of(pattern)}

@@ -67,6 +67,7 @@ class Tally:
                 raise ValueError(f"quotas: {name} is {share}: give a share above 0 and up to 1 (no limit)")
         self.ranges, self.root_attribute = ranges, root_attribute
         self._roots: Counter[tuple[str, str]] = Counter()
+        self._last: tuple[Problem, Pattern] | None = None
         self._cell: Counter[tuple[str, str]] = Counter()
 
     def begin(self) -> None:
@@ -79,9 +80,15 @@ class Tally:
         yield "shape", shape(pattern.root)
         yield "answer", self.ranges.get(pattern.relation, "other")
 
+    def _pattern(self, p: Problem) -> Pattern:
+        """The pattern of a question, parsed once while it is the one that is looked at."""
+        if self._last is None or self._last[0] is not p:
+            self._last = p, from_json(p.lineage["pattern"])
+        return self._last[1]
+
     def repeats(self, p: Problem) -> str:
         """What the question asks once too often, in a sentence; empty where it does not."""
-        relation, root = from_json(p.lineage["pattern"]).relation, p.lineage["root"]
+        relation, root = self._pattern(p).relation, p.lineage["root"]
         return f"{self.root_attribute} about {relation} of {root} already" if self.asked(root, relation) else ""
 
     def asked(self, root: str, relation: str) -> bool:
@@ -97,14 +104,14 @@ class Tally:
 
     def over(self, p: Problem, wanted: int) -> str:
         """Which share of a cell of `wanted` questions the question would exceed, in a sentence; empty where none."""
-        for name, key in self._keys(from_json(p.lineage["pattern"])):
+        for name, key in self._keys(self._pattern(p)):
             most = self._most(name, wanted)
             if self._cell[name, key] >= most:
                 return f"{most} of {wanted} have the {name} {key} already"
         return ""
 
     def add(self, p: Problem) -> None:
-        pattern = from_json(p.lineage["pattern"])
+        pattern = self._pattern(p)
         self._roots[p.lineage["root"], pattern.relation] += 1
         self._cell.update(self._keys(pattern))
 

@@ -27,7 +27,7 @@ from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
 from synth.knowledge.postings import as_number
 from synth.search.bm25 import Ranking, words
-from synth.types import canonical
+from synth.types import canonical_json
 
 NOTHING = "nothing found"
 LINE, PART = 400, 1600  # characters
@@ -133,11 +133,11 @@ class Digest:
     """`synth.types.digest(*parts, list)` of a list that is given in pieces."""
 
     def __init__(self, *parts: object) -> None:
-        self._total = hashlib.sha256(canonical(parts)[:-1].encode() + b",[")
+        self._total = hashlib.sha256(canonical_json(parts)[:-1].encode() + b",[")
         self._first = True
 
     def extend(self, some: Sequence[str]) -> None:
-        text = canonical(some)[1:-1]
+        text = canonical_json(some)[1:-1]
         self._total.update((text if self._first or not text else f",{text}").encode())
         self._first = self._first and not text
 

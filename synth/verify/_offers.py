@@ -61,6 +61,14 @@ def best(pie: Pie, partner: str, t: int = 1) -> int:
     return max(now, best(pie, partner, t + 1))
 
 
+def told(question: str) -> tuple[Pie, int]:
+    """What `read` gives of a question that tells a pie. Raises ValueError for another one."""
+    found = read(question)
+    if found is None:
+        raise ValueError(f"{question[:80]!r} tells no pie: it is no question of alternating_offers")
+    return found
+
+
 def read(question: str) -> tuple[Pie, int] | None:
     """The pie that a question tells and the round that it asks about, 0 where it asks for the first offer; None where it tells none."""
     match = TEXT.fullmatch(question)

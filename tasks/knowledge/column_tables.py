@@ -83,11 +83,7 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
 def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[str, Any]:
     """Everything but schema and card; the card is returned."""
     write_tables(folder, base)
-    connection = sqlite3.connect(folder / "kb.sqlite")
-    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
-    with connection:
-        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base))
-    connection.close()
+    write_sql(folder, base)
     index = build_index(pages(base), folder / "index")
     return {
         "entities": len(base.order),
@@ -102,6 +98,15 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
         "density": base.density(),
         "kb": base.digest(),
     }
+
+
+def write_sql(folder: Path, base: ColumnBase) -> None:
+    """kb.sqlite."""
+    connection = sqlite3.connect(folder / "kb.sqlite")
+    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
+    with connection:
+        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base))
+    connection.close()
 
 
 def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:

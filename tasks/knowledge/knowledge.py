@@ -13,7 +13,7 @@ from synth.search.index import Page, pages_of_kb
 from tasks.core.errors import UserError
 from tasks.knowledge.search_tool import Blank, Search
 from tasks.runtime.stage import Stage
-from tasks.storage import tables
+from tasks.storage import commit, tables
 
 
 def kb(stage: Stage) -> KB:
@@ -38,6 +38,13 @@ def kb_at(folder: Path) -> KB:
 def ranges_at(folder: Path) -> dict[str, str]:
     """Relation -> what its values are (number, year, date, string, or a type of entity), of such a folder."""
     return {r.name: r.range for r in tables.read(_held(folder) / "relations.parquet", Relation)}
+
+
+def digest_at(folder: Path) -> str:
+    """`KB.digest` of such a folder: what its card says, else computed."""
+    path = _held(folder) / "card.json"
+    card = commit.read_object(path, remedy="build it anew") if path.exists() else {}
+    return card["kb"] if isinstance(card.get("kb"), str) else kb_at(folder).digest()
 
 
 def _held(folder: Path) -> Path:

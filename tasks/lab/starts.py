@@ -398,7 +398,7 @@ def haggling(size: Size) -> Task:
             think = "" if rng is not None and rng.random() < 0.2 else f"<think>{said}</think>"
             text = f"{think}<answer>{said.partition(': ')[2]}</answer>"
         else:
-            pie, to = pies.read(p.question) or (pies.Pie(1, 0, 1, True), 1)
+            pie, to = pies.told(p.question)
             think, value = _reckoned(pie, to, rng)
             text = f"{think}<answer>{value}</answer>"
         return (*p.prompt, Message(role="assistant", content=text))

@@ -18,13 +18,16 @@ import yaml
 
 from synth.knowledge.kb import Passage
 from synth.questions.fuzzy.model import ModelWording, rewrite
-from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
+from synth.questions.fuzzy.graph import Graph
+from synth.questions.fuzzy.lexicon import Lexicon
+from synth.questions.fuzzy_tree import FuzzyTrees, chosen, either_way, fuzzy_tree, realiser_of
 from synth.questions.publish import OURS, Publisher
 from synth.questions.quotas import Tally, diversity
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
+from tasks.knowledge.stored import Stored
 from tasks.planning.settings import Quotas
 from tasks.storage import tables
 from training.rollout.endpoint import Endpoint, Estimate
@@ -39,6 +42,8 @@ def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
 
     Raises UserError if the folder holds no knowledge base.
     """
+    if Stored.there(folder):
+        return _of_files(Stored(folder), **knobs)
     kb = knowledge.kb_at(folder)
     passages = tables.read(folder / "passages.parquet", Passage)
     search = Search(passages, k=SHORTCUT_K)
@@ -48,6 +53,24 @@ def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
 
     try:
         return FuzzyTrees.of(kb, passages, hits=hits, **knobs)
+    except ValueError as error:
+        raise UserError(f"questions: {error}") from error
+
+
+def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyTrees:
+    """`FuzzyTrees.of` of a base that is not read into objects."""
+    ranking = base.ranking()
+
+    def hits(question: str) -> list[str]:
+        return [f"{title}: {text}" for title, text in map(base.passage, ranking.top(question, SHORTCUT_K))]
+
+    try:
+        among = chosen(base.relations, only)
+        lexicon = Lexicon(Graph(base.postings, among), base.aliases)
+        if among and len(among) < len(base.relations):
+            knobs["everything"] = realiser_of(Lexicon(Graph(base.postings), base.aliases), knobs.get("extra"))
+        write = bool(either_way(c.relation for c in lexicon.graph.columns.values()))
+        return FuzzyTrees(lexicon, base.connection(write=write), base.open, hits=hits, **knobs)
     except ValueError as error:
         raise UserError(f"questions: {error}") from error
 
@@ -64,7 +87,7 @@ def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
     return _here(split, depth, index)
 
 
-def _pairs(split: Split, depth: int) -> list[tuple[str, str]]:
+def _pairs(split: Split, depth: int) -> Sequence[tuple[str, str]]:
     return _here.pairs(split, depth)
 
 
@@ -90,16 +113,18 @@ def grow(
     workers: int = 1,
     tries: int = 8,
     quotas: Quotas = Quotas(),
+    ranges: Mapping[str, str] | None = None,
     finished: Callable[[str, Callable[[], Any]], Any] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
-    `finished` stores items by key, if a single process makes them.
+    `finished` stores items by key, if a single process makes them; `ranges`: of `knowledge.ranges_at`, where they
+    were read already.
     """
     try:
-        tally = Tally(knowledge.ranges_at(folder), **asdict(quotas))
+        tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
     made = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
@@ -177,7 +202,7 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     tables.write(folder / "problems.parquet", accepted, Problem)
     tables.write(folder / "quarantine.parquet", quarantined, Quarantined)
-    publisher = Publisher(knowledge.kb_at(kb), card.get("phrases"))
+    publisher = Publisher(Stored(kb) if Stored.there(kb) else knowledge.kb_at(kb), card.get("phrases"))
     with (folder / "questions.jsonl").open("w", encoding="utf-8") as out:
         for p in accepted:
             out.write(json.dumps(publisher.row(p), ensure_ascii=False, sort_keys=True) + "\n")

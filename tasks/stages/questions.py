@@ -85,9 +85,11 @@ def questions(
     if n_tree_train + n_tree_valid + n_tree_test:
         base = stage.input("kb", "passages.parquet").parent
         sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
+        ranges = knowledge.ranges_at(base)
         fuzzy, fuzzy_aside = fuzzy_trees.grow(
             base,
             sought,
+            ranges=ranges,
             workers=workers,
             quotas=quotas,
             finished=stage.finished("trees", Problem, Quarantined),
@@ -100,8 +102,7 @@ def questions(
             extra=phrases,
         )
         fuzzy_card = {
-            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, knowledge.ranges_at(base))
-            | {"gates": fuzzy_trees.GATES},
+            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges) | {"gates": fuzzy_trees.GATES},
             "phrases": phrases,
         }
     if not accepted and not fuzzy:

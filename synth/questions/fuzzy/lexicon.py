@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from synth.knowledge.kb import KB, Fact
+from synth.knowledge.kb import KB, Fact, entity_id
 from synth.questions.fuzzy.graph import Graph
 from synth.questions.pattern import Clue, Node, Pattern, inner
 from synth.verify.exact import normalise
@@ -18,13 +18,18 @@ class Lexicon:
     def __init__(self, graph: Graph, aliases: Mapping[str, Sequence[str]] | None = None) -> None:
         self.graph, self.aliases = graph, dict(aliases or {})
         self._name = lru_cache(maxsize=1 << 16)(lambda value: graph.postings.text(graph.end(value)))
-        self._bearers: dict[tuple[str, str], list[str]] = {}
-        self._bearing: Counter[str] = Counter()
+        self._bearers = lru_cache(maxsize=1 << 16)(self._bear)
+        self._other: dict[tuple[str, str], list[str]] = {}  # of entities whose id is not "type:name"
+        self._bearing: Counter[str] = Counter()  # of the aliases alone: the names of a million entities are large
+        wanted = {normalise(a) for names in self.aliases.values() for a in names}
         p = graph.postings
         for i in range(graph.n):
             name, id_ = p.names[i], p.ids[i]
-            self._bearers.setdefault((graph.types[graph.type_of[i]], name), []).append(id_)
-            self._bearing.update({normalise(n) for n in (name, *self.aliases.get(id_, ()))})
+            type_ = graph.types[graph.type_of[i]]
+            if id_ != entity_id(type_, name):
+                self._other.setdefault((type_, name), []).append(id_)
+            if wanted:
+                self._bearing.update({normalise(n) for n in (name, *self.aliases.get(id_, ()))} & wanted)
 
     @staticmethod
     def of(kb: KB, graph: Graph) -> Lexicon:
@@ -44,13 +49,20 @@ class Lexicon:
         `where`."""
         column = self.graph.columns.get(where)
         if column is None or not column.relation.literal:
-            return self._bearers.get((where, text), ())
+            return self._bearers(where, text)
         number = self.graph.postings.literal(text)
         return (text,) if number >= 0 and column.backward.size(number) else ()
 
     def known(self, type_: str, text: str) -> bool:
         """Whether an entity of a type bears a name."""
-        return (type_, text) in self._bearers
+        return bool(self._bearers(type_, text))
+
+    def _bear(self, type_: str, text: str) -> Sequence[str]:
+        """The ids of the entities of a type with a name, rising."""
+        p, one = self.graph.postings, entity_id(type_, text)
+        i = p.ids.find(one)
+        own = i >= 0 and p.names[i] == text and self.graph.types[self.graph.type_of[i]] == type_
+        return sorted([*([one] if own else []), *self._other.get((type_, text), ())])
 
     def answers(self, value: str) -> list[str]:
         """The aliases of an answer that no other entity has."""

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from synth.questions.fuzzy_tree import fuzzy_tree, in_turn, indexes
@@ -114,7 +115,8 @@ def test_the_card_gives_the_largest_shares():
 
 
 def test_queues_take_turns():
-    assert in_turn([[1, 2, 3], "a", []]) == [1, "a", 2, 3]
+    queues = [np.array(rows, np.int32).reshape(-1, 2) for rows in ([(0, 1), (0, 2), (0, 3)], [(1, 9)], [])]
+    assert in_turn(queues).tolist() == [[0, 1], [1, 9], [0, 2], [0, 3]] and in_turn([]).tolist() == []
 
 
 def test_kinds_of_answers_take_turns_and_depths_begin_elsewhere(trees):
