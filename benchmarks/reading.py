@@ -3,12 +3,15 @@
 A made-up table of N rows (name, category, city, year, a length with its unit: four facts each) is read by columns
 (`synth.knowledge.cells`, `column_base`) and written as entities, relations, facts, passages and postings, by a process of
 its own: CPU seconds of each part, and the process's peak memory. The rows (`csv_records` and `ingest.build`, which read
-tables below 4 MB) get a tenth of the rows up to the knowledge base in memory, nothing written.
+tables below 4 MB) get a tenth of the rows up to the knowledge base in memory, nothing written. What comes on top, of N
+rows and of a tenth of them, each in a process of its own: the SQL database, the search index, and `questions grow`, for
+which the table has a fifth column, the name of another row (ASKED questions of depth 2; world closed).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import random
@@ -18,11 +21,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
 from benchmarks.rows import result_row
+
+if TYPE_CHECKING:
+    from synth.knowledge.column_base import ColumnBase
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "reading.json"
-ROWS = 1_000_000
+ROWS, ASKED = 1_000_000, 50
 FIRST = ("Nor", "Zel", "Mar", "Tol", "Bre", "Kas", "Vin", "Lor", "Del", "Hap", "Quin", "Ost")
 LAST = ("ton", "via", "dale", "burg", "ford", "stad", "mere", "wick", "holm", "fell")
 
@@ -46,60 +54,132 @@ def name_of(words: list[str], i: int) -> str:
     return f"{words[i % 120]} {words[i // 120 % 120]}{words[i // 14_400 % 120].lower()}"
 
 
-def measured(path: Path, way: str) -> dict[str, float]:
+def measured(path: Path, way: str, folder: Path) -> dict[str, float]:
     """CPU seconds of each part and peak memory in MB of this process, which does nothing else."""
-    from synth.knowledge.cells import read_cells
-    from synth.knowledge.column_base import ColumnBase
-    from synth.knowledge.ingest import build
-    from synth.knowledge.sources import read_source
-    from tasks.knowledge import column_tables
-
-    begin, parts = time.process_time(), {}
-    if way == "columns":
-        cells = read_cells(path, path.name, type="hall")
-        assert cells is not None
-        base = ColumnBase.of(cells)
-        assert base is not None
-        parts["read and understood (s)"] = time.process_time() - begin
-        with tempfile.TemporaryDirectory() as folder:
-            column_tables.write_tables(Path(folder), base)
-        parts["facts"] = base.accepted
-    else:
-        parts["facts"] = build([read_source(path, "csv_records", name=path.name, type="hall")]).accepted
+    begin = time.process_time()
+    parts = WAYS[way](path, folder, begin)
     parts["in all (s)"] = time.process_time() - begin
     parts["peak memory (MB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return parts
 
 
+def read(path: Path, begin: float) -> tuple[ColumnBase, dict[str, float]]:
+    from synth.knowledge.cells import read_cells
+    from synth.knowledge.column_base import ColumnBase
+
+    cells = read_cells(path, path.name, type="hall")
+    assert cells is not None
+    base = ColumnBase.of(cells)
+    assert base is not None
+    return base, {"read and understood (s)": time.process_time() - begin, "facts": base.accepted}
+
+
+def tables(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    from tasks.knowledge import column_tables
+
+    base, parts = read(path, begin)
+    column_tables.write_tables(folder, base)
+    return parts
+
+
+def by_rows(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    from synth.knowledge.ingest import build
+    from synth.knowledge.sources import read_source
+
+    return {"facts": build([read_source(path, "csv_records", name=path.name, type="hall")]).accepted}
+
+
+def sql(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    from tasks.knowledge import column_tables
+
+    base, parts = read(path, begin)
+    column_tables.write_sql(folder, base)
+    return parts
+
+
+def index(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    from synth.search.index import build_index
+    from tasks.knowledge import column_tables
+
+    base, parts = read(path, begin)
+    build_index(column_tables.pages(base), folder / "index")
+    return parts
+
+
+def stored(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    """What `questions grow` reads."""
+    from tasks.knowledge import column_tables
+
+    base, parts = read(path, begin)
+    column_tables.write_tables(folder, base)
+    column_tables.write_sql(folder, base)
+    (folder / "card.json").write_text(json.dumps({"kb": base.digest()}), encoding="utf-8")
+    return parts
+
+
+def grown(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    from flows.cli import main
+
+    wanted = ["--n", str(ASKED), "--depths", "2", "--closed-world"]
+    with contextlib.redirect_stdout(sys.stderr):
+        assert not main(["questions", "grow", "--kb", str(folder), "--out", str(folder / "questions"), *wanted])
+    card = json.loads((folder / "questions" / "card.json").read_text(encoding="utf-8"))
+    return {"questions": card["accepted"]}
+
+
+WAYS = {
+    "tables": tables,
+    "rows": by_rows,
+    "sql": sql,
+    "index": index,
+    "stored": stored,
+    "grown": grown,
+}
+
+
 def result(case: str, metric: str, value: float, n: int) -> dict:
     name, _, unit = metric.partition(" (")
-    better = "higher" if name == "facts" else "lower"
+    better = "higher" if name in ("facts", "questions") else "lower"
     return result_row(case, name, value, unit.rstrip(")"), "make bench-reading", n, better=better, one_core=True)
+
+
+def started(path: Path, way: str, folder: str) -> dict[str, float]:
+    """`measured` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.reading", "--read", str(path), "--way", way, "--out", folder]
+    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of the table that is read by columns")
     parser.add_argument("--read", type=Path, help="measure this table alone, in this process")
-    parser.add_argument("--way", choices=["columns", "rows"], default="columns")
+    parser.add_argument("--way", choices=list(WAYS), default="tables")
+    parser.add_argument("--out", type=Path, help="with --read: a folder to write into")
     args = parser.parse_args()
     if args.read:
-        print(json.dumps(measured(args.read, args.way)))
+        print(json.dumps(measured(args.read, args.way, args.out)))
         return 0
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for way, n, words in (
-            ("columns", args.rows, "written as tables, by columns"),
-            ("rows", args.rows // 10, "in memory, by rows"),
-        ):
+    rows, tenth = [], args.rows // 10
+    for way, n, words in (
+        ("tables", args.rows, "written as tables, by columns"),
+        ("rows", tenth, "in memory, by rows"),
+        ("sql", tenth, "SQL database alone"),
+        ("sql", args.rows, "SQL database alone"),
+        ("index", tenth, "search index alone"),
+        ("index", args.rows, "search index alone"),
+        ("grown", tenth, "`questions grow`"),
+        ("grown", args.rows, "`questions grow`"),
+    ):
+        with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{way}.csv"
-            table(path, n)
-            command = [sys.executable, "-m", "benchmarks.reading", "--read", str(path), "--way", way]
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-            new = [result(f"{n:,} rows, {words}", metric, v, n) for metric, v in json.loads(done.stdout).items()]
+            table(path, n, linked=way == "grown")
+            if way == "grown":
+                started(path, "stored", folder)
+            new = [result(f"{n:,} rows, {words}", metric, v, n) for metric, v in started(path, way, folder).items()]
             print("  ".join(f"{r['metric']} {r['value']:,.4g} {r['unit']}" for r in new), flush=True)
             rows += new
-    RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")  # those measured so far
     return 0
 
 
