@@ -57,6 +57,23 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
 
+class ListDigest:
+    """`digest` of a list of texts that are added one by one: `digest([a, b])` is `name()` after `add(a)` and `add(b)`."""
+
+    def __init__(self) -> None:
+        self._hash, self._n = hashlib.sha256(b"[["), 0
+
+    def add(self, text: str) -> None:
+        self._hash.update(f"{',' if self._n else ''}{canonical_json(text)}".encode())
+        self._n += 1
+
+    def name(self) -> str:
+        """64 hex digits."""
+        whole = self._hash.copy()
+        whole.update(b"]]")
+        return whole.hexdigest()
+
+
 def picture_name(height: int, width: int, rgb: bytes) -> str:
     """The name of a picture: 64 hex digits of SHA-256 of its size and its bytes, row by row, red, green and blue."""
     return hashlib.sha256(f"{height}x{width}".encode() + rgb).hexdigest()

@@ -18,7 +18,7 @@ ROWS = {
 
 
 def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
-    """Stage -> its knobs of place, for stages that run in more than one part. Raises UserError if a step has fewer rows
+    """Stage -> its knobs of place, for stages in which one is set. Raises UserError if a step has fewer rows
     than learners, for samplers that the engine does not allow, and for players of a control task."""
     out: dict[str, dict[str, int]] = {}
     for s in stages.values():
@@ -40,7 +40,7 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
                 f"process plays at the same time: set {s.name}.players to 1"
             )
         check_shards(s.name, learners, values.get("shards", 1))
-        if any(v > 1 for v in values.values()):
+        if any(v != s.knobs[k].default for k, v in values.items()):
             out[s.name] = values
     return out
 

@@ -19,7 +19,9 @@ KEYS = ("loss",)
 LOSS = ("all", "last")
 
 
-def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
+def conversations(
+    stage: Stage, files: Sequence[Any], protect: Sequence[str] = (), rows_per_shard: int = read.ROWS_PER_SHARD
+) -> read.ReadRows:
     """The conversations of all files. Raises UserError for a file that yields none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, Demonstration] | Quarantined]:
@@ -46,4 +48,14 @@ def conversations(stage: Stage, files: Sequence[Any], protect: Sequence[str] = (
             raise UserError(f"{entry.where}: loss is {chosen!r}: {nearest(str(chosen), LOSS)}")
         return chosen
 
-    return read.read(stage, files, make, Demonstration, more=KEYS, loss=loss, protect=protect)
+    return read.read(
+        stage,
+        files,
+        make,
+        Demonstration,
+        more=KEYS,
+        loss=loss,
+        protect=protect,
+        rows_per_shard=rows_per_shard,
+        alone=True,
+    )

@@ -20,7 +20,9 @@ KEYS = ("clean", "scale", "ratings", "limit")
 CLEANED = "cleaned"  # the column that marks a pair which no cleaner may judge
 
 
-def pairs(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
+def pairs(
+    stage: Stage, files: Sequence[Any], protect: Sequence[str] = (), rows_per_shard: int = read.ROWS_PER_SHARD
+) -> read.ReadRows:
     """The pairs of all files. Raises UserError for a file that yields none."""
 
     def make(entry: read.Entry, rows: Iterable[Any]) -> Iterator[tuple[str, PreferencePair] | Quarantined]:
@@ -56,7 +58,7 @@ def pairs(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> re
         except ValueError as e:
             raise UserError(f"{entry.where}: {e}") from None
 
-    return read.read(stage, files, make, PreferencePair, more=KEYS, protect=protect)
+    return read.read(stage, files, make, PreferencePair, more=KEYS, protect=protect, rows_per_shard=rows_per_shard)
 
 
 def _noted(rows: Iterable[Any], given: dict[str, tuple[str, float]]) -> Iterator[Any]:

@@ -29,7 +29,9 @@ PLACE = "<image>"  # in a message with pictures (training/model/render.py)
 KEYS = {"layout", "check", "name"}
 
 
-def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) -> read.ReadRows:
+def problems(
+    stage: Stage, files: Sequence[Any], protect: Sequence[str] = (), rows_per_shard: int = read.ROWS_PER_SHARD
+) -> read.ReadRows:
     """The problems of all files. Raises UserError for a file that yields none, and for a layout, verifier or
     environment that does not exist."""
     known = {kind: pieces.files(kind) for kind in ("layout", "verifier", "env")}
@@ -75,7 +77,15 @@ def problems(stage: Stage, files: Sequence[Any], protect: Sequence[str] = ()) ->
             lineage = {**problem.lineage, "root": read.root_of(question), "file": entry.path, "place": place}
             yield place, replace(problem, family=family, lineage=lineage, split=split)
 
-    return read.read(stage, files, make, Problem, more=KEYS | _options(known["layout"]), protect=protect)
+    return read.read(
+        stage,
+        files,
+        make,
+        Problem,
+        more=KEYS | _options(known["layout"]),
+        protect=protect,
+        rows_per_shard=rows_per_shard,
+    )
 
 
 def _shown(problem: Problem, images: Any, folder: Path | None) -> Problem:

@@ -22,20 +22,23 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from synth.preferences.cleaners._overlap import Protected, words
-from synth.types import Message, Problem, Quarantined, Split, digest, seed_for, split_of, to_row
+from synth.types import Message, Problem, Quarantined, Split, seed_for, split_of, to_row
 from tasks.core.errors import UserError, nearest
 from tasks.rows import files
+from tasks.rows.spool import SPLITS, Read, Spool, Stream, key_of
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
 KEYS = {"path", "split", "config", "revision", "columns", "weight", "use"}
-SPLITS = ("train", "valid", "test")
+ROWS_PER_SHARD = 50_000
 
 
 class Row(Protocol):
@@ -103,18 +106,48 @@ class Entry:
                 yield item
 
 
-@dataclass(frozen=True)
 class ReadRows:
-    """The rows of all files: the resulting values, the origin of each, and the quarantined ones."""
+    """The rows of all files: the resulting values, the origin of each, and the quarantined ones. They lie on disk and are read
+    each time that they are gone through; counts: file -> read, kept, train, valid, test, and each reason."""
 
-    rows: list[Any]
-    own: list[OwnRow]
-    quarantined: list[Quarantined]
-    counts: dict[str, dict[str, int]]  # file -> read, kept, train, valid, test, and each reason
-
-    @property
-    def weights(self) -> dict[str, float]:
-        return {o.id: o.weight for o in self.own}
+    def __init__(self, spool: Spool[Any], listed: Sequence[Entry], loss: Sequence[str]) -> None:
+        """Raises UserError where a file gives not one row."""
+        self._spool = spool
+        self.counts: dict[str, dict[str, int]] = {}
+        asides = []
+        for number, entry in enumerate(listed):
+            n, kept, reasons = spool.counts(number)
+            asides.append(reasons.total())
+            if not kept.total():
+                why = ", ".join(f"{n} {r}" for r, n in sorted(reasons.items())) or "it is empty"
+                bad = next(spool.aside(number), None)
+                first = f"; the first: {bad.id}: {bad.evidence[:200]}" if bad else ""
+                raise UserError(f"{entry.where}: {entry.path} gives not one row: {why}{first}")
+            mine = self.counts.setdefault(entry.path, {"read": 0, "kept": 0})
+            more = {"read": n, "kept": kept.total(), **kept, **dict(sorted(reasons.items()))}
+            for name, k in more.items():
+                mine[name] = mine.get(name, 0) + k
+        for number, before, k in spool.moved:
+            mine = self.counts[listed[number].path]
+            mine[SPLITS[before]], mine["test"] = mine[SPLITS[before]] - k, mine.get("test", 0) + k
+        parted = spool.parted()
+        for number, _ in parted:
+            mine = self.counts[listed[number].path]
+            mine["kept"], mine["train"] = mine["kept"] - 1, mine["train"] - 1
+            mine["held_out"] = mine.get("held_out", 0) + 1
+        n = sum(mine["kept"] for mine in self.counts.values())
+        self.rows: Stream[Any] = Stream(n, lambda: (row for _, _, row in spool.kept()))
+        self.own = Stream(
+            n,
+            lambda: (
+                OwnRow(id=row.id, file=listed[e].path, place=place, weight=listed[e].weight, loss=loss[e])
+                for e, place, row in spool.kept()
+            ),
+        )
+        self.quarantined = Stream(
+            sum(asides) + len(parted),
+            lambda: chain((q for e in range(len(listed)) for q in spool.aside(e)), (q for _, q in parted)),
+        )
 
 
 def _is_hub(path: str) -> bool:
@@ -159,49 +192,49 @@ def read(
     more: Iterable[str] = (),
     loss: Callable[[Entry], str] = lambda entry: "all",
     protect: Sequence[str] = (),
+    rows_per_shard: int = ROWS_PER_SHARD,
+    alone: bool = False,
 ) -> ReadRows:
     """The rows of all files of a knob.
 
     make: (entry, rows) -> (place, value of `cls`) of each, or Quarantined. protect: files whose texts must not be
-    trained on. What is held out by the pipeline or by the files themselves is not trained on either.
+    trained on. What is held out by the pipeline or by the files themselves is not trained on either. rows_per_shard: rows
+    that are in memory at once, and that a run which was ended does not make again. alone: `make` looks at each row by itself,
+    so that rows of shards that are there need not be made again to be passed over.
 
     Raises UserError where a file gives not one row.
     """
-    result = ReadRows([], [], [], {})
+    listed = entries(stage.name, value, more)
+    losses = [loss(entry) for entry in listed]
     guard = Protected([t for one in protect for t in files.texts_of(str(stage.source(one)))]) if protect else None
     tested = _held_out(stage)
-    seen: dict[str, str] = {}
-    said: set[str] = set()  # files that say which of their rows are held out
-    for entry in entries(stage.name, value, more):
-        good, bad = [], []
-        for item in stage.progress(make(entry, _noted(entry, entry.rows(stage), said)), entry.name):
-            if isinstance(item, Quarantined):
-                bad.append(item)
-                continue
-            place, one = item
-            if one.id in seen:
-                why = f"{place} is the same as {seen[one.id]}"
-                bad.append(Quarantined(id=place, stage=stage.name, reason="duplicate", evidence=why))
-            elif one.split == "train" and (held := _leaks(one, tested, guard)):
-                bad.append(Quarantined(id=place, stage=stage.name, reason="held_out", evidence=held))
-            else:
-                seen[one.id] = place
-                good.append((place, one))
-        good, invalid = _valid(stage.name, good, cls)
-        bad += invalid
-        if not good:
-            why = ", ".join(f"{n} {r}" for r, n in tables.counts(bad).items()) or "it is empty"
-            first = f"; the first: {bad[0].id}: {bad[0].evidence[:200]}" if bad else ""
-            raise UserError(f"{entry.where}: {entry.path} gives not one row: {why}{first}")
-        kept = Counter(one.split for _, one in good)
-        _count(result, entry, len(good) + len(bad), kept, bad)
-        result.rows.extend(one for _, one in good)
-        result.own.extend(
-            OwnRow(id=one.id, file=entry.path, place=place, weight=entry.weight, loss=loss(entry))
-            for place, one in good
-        )
-        result.quarantined.extend(bad)
-    return _apart(stage, _some_held_out(result, said))
+    spool: Spool[T] = Spool(
+        stage.work / "own",
+        rows_per_shard,
+        f"{stage.name}.rows_per_shard",
+        cls,
+        stage.name,
+        lambda one: root_of(asked_by(one)),
+    )
+    for entry in listed:
+        said: set[str] = set()  # the entry's path, once a split is stated
+
+        def items(skip: int, entry: Entry = entry, said: set[str] = said) -> Iterator[Any]:
+            rows = _noted(entry, entry.rows(stage), said)
+            made = make(entry, islice(rows, skip, None)) if alone else islice(make(entry, rows), skip, None)
+            for item in stage.progress(made, entry.name):
+                if isinstance(item, Quarantined):
+                    yield Read(item.id, reason=item.reason, evidence=item.evidence)
+                    continue
+                place, one = item
+                held = _leaks(one, tested, guard) if one.split == "train" else ""
+                yield Read(place, one, root_of(asked_by(one)), held)
+
+        spool.fill(items, lambda part: _valid(stage.name, part, cls), lambda said=said: bool(said))
+    stated = {entry.path for entry, says in zip(listed, spool.says, strict=True) if says}
+    spool.says = [entry.path in stated for entry in listed]
+    spool.settle()
+    return ReadRows(spool, listed, losses)
 
 
 def _noted(entry: Entry, rows: Iterable[Any], said: set[str]) -> Iterator[Any]:
@@ -212,47 +245,6 @@ def _noted(entry: Entry, rows: Iterable[Any], said: set[str]) -> Iterator[Any]:
         if not isinstance(item, Quarantined) and isinstance(item[1], Mapping) and item[1].get("split") in SPLITS:
             said.add(entry.path)
         yield item
-
-
-def _some_held_out(result: ReadRows, said: set[str]) -> ReadRows:
-    """With a question to evaluate on. Of ten questions one time in five the hash holds out none, and a run would train
-    first and then find nothing to measure; so the one that comes first by its hash is held out."""
-    if any(r.split == "test" for r in result.rows):
-        return result
-    files_of = {o.id: o.file for o in result.own}
-    free = [r for r in result.rows if files_of[r.id] not in said]
-    asks = {r.id: root_of(asked_by(r)) for r in free}
-    learned = {asks[r.id] for r in free if r.split == "train"}
-    pool = learned if len(learned) > 1 else set(asks.values()) - learned
-    if not pool:
-        return result
-    first = min(pool, key=lambda asked: digest("own", asked))
-    for r in free:
-        if asks[r.id] == first:
-            n = result.counts[files_of[r.id]]
-            n[r.split], n["test"] = n[r.split] - 1, n.get("test", 0) + 1
-    rows = [replace(r, split="test") if asks.get(r.id) == first else r for r in result.rows]
-    return ReadRows(rows, result.own, result.quarantined, result.counts)
-
-
-def _apart(stage: Stage, result: ReadRows) -> ReadRows:
-    """Without the rows to train on that ask what another row, to be measured on, asks too."""
-    asks = {one.id: root_of(asked_by(one)) for one in result.rows}
-    held = {asks[one.id]: one.id for one in result.rows if one.split != "train"}
-    gone = {one.id for one in result.rows if one.split == "train" and asks[one.id] in held}
-    if not gone:
-        return result
-    places = {o.id: o.place for o in result.own}
-    files_of = {o.id: o.file for o in result.own}
-    bad = []
-    for i in sorted(gone, key=lambda i: places[i]):
-        why = f"{asks[i][:120]!r} is asked by {places[held[asks[i]]]} too, which is not trained on"
-        bad.append(Quarantined(id=places[i], stage=stage.name, reason="held_out", evidence=why))
-        n = result.counts[files_of[i]]
-        n["kept"], n["train"] = n["kept"] - 1, n["train"] - 1
-        n["held_out"] = n.get("held_out", 0) + 1
-    rows, own = [r for r in result.rows if r.id not in gone], [o for o in result.own if o.id not in gone]
-    return ReadRows(rows, own, [*result.quarantined, *bad], result.counts)
 
 
 def asked_by(one: Any) -> str:
@@ -269,23 +261,18 @@ def with_pictures(text: str, messages: Sequence[Message]) -> str:
     return " ".join([text, *(name for m in messages for name in m.media)])
 
 
-def _count(result: ReadRows, entry: Entry, n: int, kept: Mapping[str, int], bad: Sequence[Quarantined]) -> None:
-    mine = result.counts.setdefault(entry.path, {"read": 0, "kept": 0})
-    for name, more in {"read": n, "kept": sum(kept.values()), **kept, **tables.counts(bad)}.items():
-        mine[name] = mine.get(name, 0) + more
-
-
-def _valid(stage: str, good: Sequence[tuple[str, T]], cls: type[T]) -> tuple[list[tuple[str, T]], list[Quarantined]]:
-    """Rows that satisfy the pandera schema of their type, and the others with the place in the file."""
-    if not good:
-        return [], []
-    places = {one.id: place for place, one in good}
-    _, bad = tables.check(pd.DataFrame([to_row(one) for _, one in good]), tables.schema_of(cls), stage)
-    wrong = {q.id for q in bad}
-    return (
-        [(place, one) for place, one in good if one.id not in wrong],
-        [replace(q, id=places.get(q.id, q.id), evidence=q.evidence.partition(": ")[2] or q.evidence) for q in bad],
-    )
+def _valid(stage: str, part: Sequence[Read], cls: type) -> list[Read]:
+    """What was read, rows that break the pandera schema of their type with the reason."""
+    rows = [i for i, x in enumerate(part) if x.value is not None]
+    out = list(part)
+    if rows:
+        # each under a name of its own: a row that is there twice is no fault of its schema
+        frame = pd.DataFrame([{**to_row(part[i].value), "id": str(i)} for i in rows])
+        for q in tables.check(frame, tables.schema_of(cls), stage)[1]:
+            out[int(q.id)] = replace(
+                out[int(q.id)], reason=q.reason, evidence=q.evidence.partition(": ")[2] or q.evidence
+            )
+    return out
 
 
 def root_of(text: str) -> str:
@@ -351,18 +338,53 @@ def own_rows(folder: Path) -> dict[str, OwnRow]:
     return {o.id: o for o in tables.read(path, OwnRow)} if path.exists() else {}
 
 
+class Origins:
+    """How the user's rows in an artifact are drawn and learned, of many rows: 17 bytes each. even: all rows of the artifact weigh
+    the same."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "own.parquet"
+        keys, weights, last = [np.zeros(0, np.uint64)], [np.zeros(0)], [np.zeros(0, bool)]
+        if path.exists():
+            for part in tables.parts(path, ["id", "weight", "loss"]):
+                keys.append(np.array([key_of(i) for i in part["id"].to_pylist()], np.uint64))
+                weights.append(part["weight"].to_numpy())
+                last.append(np.array([x == "last" for x in part["loss"].to_pylist()], bool))
+        key = np.concatenate(keys)
+        order = np.argsort(key)
+        self.key, self.weight, self.last = key[order], np.concatenate(weights)[order], np.concatenate(last)[order]
+        self.even = bool((self.weight == 1.0).all())
+
+    def of(self, ids: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """(weight, whether the last turn alone is learned) of rows; 1 and False of those that are not the user's."""
+        weight, last = np.ones(len(ids)), np.zeros(len(ids), bool)
+        if len(self.key):
+            asked = np.array([key_of(i) for i in ids], np.uint64)
+            at = np.minimum(np.searchsorted(self.key, asked), len(self.key) - 1)
+            own = self.key[at] == asked
+            weight[own], last[own] = self.weight[at[own]], self.last[at[own]]
+        return weight, last
+
+
 def repeated(ids: Sequence[str], weights: Mapping[str, float], seed: int) -> list[int]:
     """Indices of rows, each as often as its weight says beside the smallest: 2.5 times is twice, and a third time for
     half of the rows, by hash. Every row is there at least once."""
-    if not weights or len(set(weights.values()) | ({1.0} if len(weights) < len(ids) else set())) == 1:
-        return list(range(len(ids)))
-    given = [weights.get(i, 1.0) for i in ids]
-    least = min(given)
-    out = []
-    for i, (name, w) in enumerate(zip(ids, given, strict=True)):
-        whole, part = divmod(w / least, 1.0)
-        out += [i] * (int(whole) + (seed_for(seed, "weight", name) / 2**63 < part))
-    return out
+    given = np.array([weights.get(i, 1.0) for i in ids])
+    even = not len(given) or (given == given[0]).all()
+    return shares(given, np.zeros(len(given)) if even else np.array([chance(seed, i) for i in ids])).tolist()
+
+
+def shares(weight: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Indices of rows [int64], as `repeated`. weight [n]; drawn [n] in [0, 1): whether a fraction is one more time."""
+    if not len(weight):
+        return np.zeros(0, np.int64)
+    whole, part = np.divmod(weight / weight.min(), 1.0)
+    return np.repeat(np.arange(len(weight)), whole.astype(np.int64) + (drawn < part))
+
+
+def chance(seed: int, name: str) -> float:
+    """A number in [0, 1) by which the fraction of a row's weight is drawn."""
+    return seed_for(seed, "weight", name) / 2**63
 
 
 def said(stage: Stage, text: str) -> None:

@@ -1,9 +1,14 @@
 """The stage `demonstrations`: oracle games with the real search tool, and worked answers of the verifiable families."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob that is a piece is annotated with its kind, `Piece("advantage")`, which the plan reads)
+
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from synth.demonstrations.browsing import browsing
@@ -14,12 +19,14 @@ from synth.search.index import build_index, pages_of_kb
 from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle as lowest
-from synth.types import Demonstration, Problem, Quarantined, Split, digest, seed_for
+from synth.types import Demonstration, ListDigest, Problem, Quarantined, Split, seed_for
 from synth.verify._unsafe import helps_harm
 from tasks.core.errors import UserError, nearest
 from tasks.knowledge import knowledge
 from tasks.rows import read
 from tasks.rows.conversations import conversations
+from tasks.rows.spool import Stream
+from tasks.planning.pieces import Place
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -45,6 +52,7 @@ def demonstrations(
     files: list = [],  # noqa: B006
     mix: bool = False,
     protect: list = [],  # noqa: B006
+    rows_per_shard: Place() = 50_000,
     screen: bool = False,
 ) -> None:
     """Browsing demonstrations, with search, open and find, are made from the runs of a searcher
@@ -67,15 +75,17 @@ def demonstrations(
         files: conversations of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
         mix: whether demonstrations are also made here, in addition to those of `files`
         protect: files whose texts must not be trained on
+        rows_per_shard: rows of `files` that are in memory at once, and that a run which was ended need not read again
+            (docs/scaling.md)
         screen: whether conversations in which the assistant helps with an unsafe request are quarantined
             (synth/verify/_unsafe.py)
     """
-    own = conversations(stage, files, protect) if files else None
-    theirs: list[Demonstration | Quarantined] = [*own.rows, *own.quarantined] if own else []
+    own = conversations(stage, files, protect, rows_per_shard) if files else None
+    theirs = Stream(len(own.rows) + len(own.quarantined), lambda: chain(own.rows, own.quarantined)) if own else ()
     if own and not mix:
         return write(stage, screened(theirs, screen), own, {})
     if not stage.reads("kb"):
-        return write(stage, screened(_worked(stage, n_family) + theirs, screen), own, {})
+        return write(stage, screened(chain(_worked(stage, n_family), theirs), screen), own, {})
     questions = tables.read(stage.input("questions", "problems.parquet"), Problem)
     problems = [p for p in questions if p.family == "entity_tree"]
     search, again = (
@@ -126,19 +136,17 @@ def demonstrations(
             "search_top_k": search_top_k,
         },
     }
-    write(stage, screened(items + theirs, screen), own, about)
+    write(stage, screened(chain(items, theirs), screen), own, about)
 
 
-def screened(items: Sequence[Demonstration | Quarantined], screen: bool) -> list[Demonstration | Quarantined]:
+def screened(items: Iterable[Demonstration | Quarantined], screen: bool) -> Iterator[Demonstration | Quarantined]:
     """The items, those whose assistant helps with harm quarantined as "unsafe" if they are screened."""
-    out: list[Demonstration | Quarantined] = []
     for x in items:
         found = helps_harm(x.messages) if screen and isinstance(x, Demonstration) else ""
         if found:
             said = " | ".join(m.content for m in x.messages)[:200]  # type: ignore[union-attr]
             x = Quarantined(id=x.id, stage="demonstrations", reason="unsafe", evidence=f"{found}: {said}")
-        out.append(x)
-    return out
+        yield x
 
 
 def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
@@ -152,24 +160,32 @@ def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
 
 
 def write(
-    stage: Stage, items: Sequence[Demonstration | Quarantined], own: read.ReadRows | None, about: Mapping[str, Any]
+    stage: Stage, items: Iterable[Demonstration | Quarantined], own: read.ReadRows | None, about: Mapping[str, Any]
 ) -> None:
     """The tables of the stage, and its card."""
-    accepted = [x for x in items if isinstance(x, Demonstration)]
-    quarantined = [x for x in items if isinstance(x, Quarantined)]
-    tables.write(stage.out / "demonstrations.parquet", accepted, Demonstration)
-    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
+    ids, reasons = ListDigest(), Counter[str]()
+    with (
+        tables.Writer(stage.out / "demonstrations.parquet", Demonstration) as accepted,
+        tables.Writer(stage.out / "quarantine.parquet", Quarantined) as quarantined,
+    ):
+        for x in items:
+            if isinstance(x, Demonstration):
+                accepted.add(x)
+                ids.add(x.id)
+            else:
+                quarantined.add(x)
+                reasons[x.reason] += 1
     stage.card(
         {
-            "produced": len(items),
-            "accepted": len(accepted),
-            "quarantined": tables.counts(quarantined),
+            "produced": accepted.n + quarantined.n,
+            "accepted": accepted.n,
+            "quarantined": dict(sorted(reasons.items())),
             **about,
             **(read.write(stage, own) if own else {}),
-            "demonstrations": digest([t.id for t in accepted]),
+            "demonstrations": ids.name(),
         }
     )
-    stage.log({"accepted": len(accepted), "quarantined": len(quarantined), "games": about.get("games", 0)})
+    stage.log({"accepted": accepted.n, "quarantined": quarantined.n, "games": about.get("games", 0)})
 
 
 def browse(

@@ -12,7 +12,7 @@ keep their verified labels, for evaluation.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -26,12 +26,12 @@ from synth.preferences.label_noise import Planted, label_noise
 from synth.preferences.making import once
 from synth.preferences.noise_kinds import ANNOTATORS
 from synth.preferences.wrong_turns import World, wrong_turns
-from synth.types import Demonstration, PreferencePair, Problem, Quarantined, digest, seed_for
+from synth.types import Demonstration, ListDigest, PreferencePair, Problem, Quarantined, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.rows import read
 from tasks.rows.pairs import pairs as own_pairs
-from tasks.planning.pieces import Pieces
+from tasks.planning.pieces import Pieces, Place
 from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -70,6 +70,7 @@ def preferences(
     files: list = [],  # noqa: B006
     mix: bool = False,
     protect: list = [],  # noqa: B006
+    rows_per_shard: Place() = 50_000,
 ) -> None:
     """Makes preference pairs.
 
@@ -99,12 +100,14 @@ def preferences(
         files: pairs of your own: files, folders or data sets of the Hub (tasks/rows/read.py has the keys)
         mix: whether pairs are also made here, in addition to those of `files`
         protect: files whose texts must not be trained on
+        rows_per_shard: rows of `files` that are in memory at once, and that a run which was ended need not read again
+            (docs/scaling.md)
     """
     if not files and not stage.reads("kb"):
         raise UserError(
             "preferences: this project has no knowledge base to make pairs of: name files in preferences.files"
         )
-    own = own_pairs(stage, files, protect) if files else None
+    own = own_pairs(stage, files, protect, rows_per_shard) if files else None
     if own and not mix:
         write(stage, own.rows, [], own.quarantined, own, {})
         return
@@ -165,7 +168,7 @@ def preferences(
             "search_top_k": sampling.search_top_k,
         },
     }
-    pairs = noisy + [p for p in verified if p.split != "train"] + (own.rows if own else [])
+    pairs = noisy + [p for p in verified if p.split != "train"] + (list(own.rows) if own else [])
     write(stage, pairs, truth, [*quarantined, *(own.quarantined if own else [])], own, about)
 
 
@@ -192,28 +195,39 @@ def voted(pairs: Sequence[PreferencePair], truth: Sequence[Planted], votes: int,
 
 def write(
     stage: Stage,
-    pairs: list[PreferencePair],
+    pairs: Iterable[PreferencePair],
     truth: list[Planted],
-    quarantined: list[Quarantined],
+    quarantined: Iterable[Quarantined],
     own: read.ReadRows | None,
     about: dict[str, Any],
 ) -> None:
     """The tables of the stage, and its card."""
-    tables.write(stage.out / "pairs.parquet", pairs, PreferencePair)
+    ids, splits, reasons = ListDigest(), Counter[str](), Counter[str]()
+
+    def told() -> Iterator[PreferencePair]:
+        for p in pairs:
+            ids.add(p.id)
+            splits[p.split] += 1
+            yield p
+
+    n = tables.write(stage.out / "pairs.parquet", told(), PreferencePair)
     tables.write(stage.out / "truth.parquet", truth, Planted)
-    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
+    with tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside:
+        for q in quarantined:
+            aside.add(q)
+            reasons[q.reason] += 1
     stage.card(
         {
-            "produced": len(pairs) + len(quarantined),
-            "accepted": len(pairs),
-            "quarantined": tables.counts(quarantined),
-            "splits": dict(sorted(Counter(p.split for p in pairs).items())),
+            "produced": n + aside.n,
+            "accepted": n,
+            "quarantined": dict(sorted(reasons.items())),
+            "splits": dict(sorted(splits.items())),
             **about,
             **(read.write(stage, own) if own else {}),
-            "pairs": digest([p.id for p in pairs]),
+            "pairs": ids.name(),
         }
     )
-    stage.log({"accepted": len(pairs), "quarantined": len(quarantined)})
+    stage.log({"accepted": n, "quarantined": aside.n})
 
 
 def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePair | Quarantined]:

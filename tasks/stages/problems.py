@@ -20,7 +20,7 @@ from tasks.core.errors import UserError
 from tasks.rows import read
 from tasks.rows.problems import problems as own_problems
 from tasks.planning.families import sandbox
-from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -56,6 +56,7 @@ def problems(
     external: list = [],  # noqa: B006
     mix: bool = False,
     protect: list = [],  # noqa: B006
+    rows_per_shard: Place() = 50_000,
 ) -> None:
     """A family that has too few different problems gives up after three tries per wanted problem; the card says so.
 
@@ -84,8 +85,10 @@ def problems(
             runs under (docs/environments.md)
         mix: whether problems of `families` are also made, in addition to those of `files` and `external`
         protect: files whose texts must not be trained on
+        rows_per_shard: rows of `files` that are in memory at once, and that a run which was ended need not read again
+            (docs/scaling.md)
     """
-    own = own_problems(stage, files, protect) if files else None
+    own = own_problems(stage, files, protect, rows_per_shard) if files else None
     if (own or external) and not mix:
         families = []
     accepted: dict[str, Problem] = {}

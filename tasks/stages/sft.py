@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +16,13 @@ import numpy as np
 
 from synth.demonstrations.pages import pages
 from synth.knowledge.kb import Entity, Passage
-from synth.types import Demonstration, Message, digest, seed_for
+from synth.types import Demonstration, ListDigest, Message, digest, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models.openings import opening
-from tasks.rows.read import own_rows, repeated, too_long
+from tasks.rows.read import Origins, shares, too_long
+from tasks.rows.spool import Stream
+from tasks.rows.tokens import TokenRows
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer
 from tasks.runtime.stage import Stage
@@ -126,14 +128,15 @@ def sft(
         )
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
-    demos = [t for t in (_demonstrations(stage) if stage.reads("demonstrations") else []) if t.split == "train"]
-    if not demos and steps:
+    given = _demonstrations(stage)
+    if steps and next(iter(given), None) is None:
         raise UserError(
             "sft: artifacts/demonstrations holds no demonstration of the split train: raise n of the stage demonstrations"
         )
     begins = opening(stage, envs, knowledge.search(stage))
-    demos = [begins.demonstration(d) for d in demos]
-    told = tellings(stage, demos, made_up_names)
+    demos = Stream(len(given), lambda: map(begins.demonstration, given))
+    kept_demos = list(demos) if made_up_names else []  # they are told anew at each step
+    told = tellings(stage, kept_demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps + hard_steps, shown=("nll",), device=device, dtype=dtype)
     if model:
         if file := gguf_of(model):
@@ -144,13 +147,8 @@ def sft(
         policy, tokenizer = load_model(model, dtype=dtype, device=first_on(lora, device), longest=max_length)
         renderer = Renderer(tokenizer)
     else:
-        passages = tables.read(stage.input("kb", "passages.parquet"), Passage) if stage.reads("kb") else []
-        corpus = (
-            [p.text for p in passages]
-            + [m.content for i in range(len(demos)) for m in told(i, 0)]
-            + [p.head + p.tail for p in pages(stage.seed, 0, 2000)]
-        )
-        tokenizer = train_tokenizer(corpus, vocab_size)
+        tellable = (told(i, 0) for i in range(len(kept_demos))) if made_up_names else (d.messages for d in demos)
+        tokenizer = train_tokenizer(_corpus(stage, tellable), vocab_size)
         renderer = Renderer(tokenizer)
         policy = new_model(
             tokenizer,
@@ -196,28 +194,36 @@ def sft(
         curve.close()
         sizes = {"parameters": n_parameters(policy), "vocabulary": len(tokenizer)}
         return stage.card({**sizes, "base_steps": 0 if model else base_steps, "steps": 0, "trained_on": digest([])})
-    own = own_rows(stage.input("demonstrations"))
-    last = [t.id in own and own[t.id].loss == "last" for t in demos]
-    rows = [demonstration_row(renderer, t.messages, context_weight, last=x) for t, x in zip(demos, last, strict=True)]
-    kept = [i for i, r in enumerate(rows) if len(r.ids) <= max_length]
-    longest = max((len(r.ids) for r in rows), default=0)
-    rows, long = [rows[i] for i in kept], len(rows) - len(kept)
-    too_long(stage, long, len(demos), "demonstrations", max_length, longest)
-    if not rows:
+    begins.as_written = 0  # counted in one pass over all
+    origins = Origins(stage.input("demonstrations"))
+    rows = TokenRows(
+        stage.work / "tokens" / str(world.rank),
+        demos,
+        renderer,
+        origins=origins,
+        seed=stage.seed,
+        context_weight=context_weight,
+        max_length=max_length,
+    )
+    long = len(rows.lengths) - len(rows)
+    too_long(stage, long, len(rows.lengths), "demonstrations", max_length, int(rows.lengths.max()))
+    if not len(rows):
         raise UserError(f"sft: all {long} demonstrations are longer than max_length = {max_length} tokens: raise it")
-    drawn = repeated([demos[i].id for i in kept], {i: o.weight for i, o in own.items()}, stage.seed)
+    last = origins.of([d.id for d in kept_demos])[1]
+    drawn = shares(rows.weight, rows.drawn)
     at = shuffled(len(drawn), rows_per_step, seed_for(stage.seed, "sft", "order"))
-    hard = hardest([rows[i] for i in drawn], hard_share) if hard_steps else []
+    hard = hardest(rows.taught[drawn], hard_share) if hard_steps else []
     at_hard = shuffled(max(1, len(hard)), rows_per_step, seed_for(stage.seed, "sft", "hard"))
 
     def shown(i: int, step: int) -> Row:
         """Row `i` as shown at a step; with its original names if made-up ones make it too long."""
         if not made_up_names:
             return rows[i]
-        messages = told(kept[i], step + 1)
-        if messages is demos[kept[i]].messages:
+        k = int(rows.kept[i])
+        messages = told(k, step + 1)
+        if messages is kept_demos[k].messages:
             return rows[i]
-        row = demonstration_row(renderer, messages, context_weight, last=last[kept[i]])
+        row = demonstration_row(renderer, messages, context_weight, last=bool(last[k]))
         return row if len(row.ids) <= max_length else rows[i]
 
     adapt(policy, lora, seed=seed_for(stage.seed, "sft", "lora"), device=device)
@@ -234,7 +240,7 @@ def sft(
 
     def lessons(step: int) -> list[Row]:
         places = at(step) if step < steps else [hard[j] for j in at_hard(step - steps)]
-        picked = [shown(drawn[j], step) for j in places]
+        picked = [shown(int(drawn[j]), step) for j in places]
         if way is None:
             return picked
         rng = np.random.default_rng(seed_for(stage.seed, "sft", "lessons", step))
@@ -267,22 +273,22 @@ def sft(
             "demonstrations": len(rows),
             "too_long": long,
             **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
-            "tokens_per_demonstration": round(float(np.mean([len(r.ids) for r in rows])), 1),
+            "tokens_per_demonstration": round(float(np.mean(rows.lengths[rows.kept])), 1),
             "base_steps": 0 if model else base_steps,
             "steps": steps + hard_steps,
             "epochs": round(steps * rows_per_step / len(drawn), 2),
             **({"hard": {"rows": len(hard), "steps": hard_steps}} if hard_steps else {}),
             "final_nll": round(curve.mean("nll"), 4),
-            "trained_on": digest([t.id for t in demos]),
+            "trained_on": _trained_on(stage),
         }
     )
 
 
-def hardest(rows: Sequence[Row], share: float) -> list[int]:
-    """Places of the share of the rows in which the assistant writes most tokens, in their order; one row at least."""
-    writes = [int((row.columns["loss_weight"] == 1).sum()) for row in rows]
-    most = sorted(range(len(rows)), key=lambda i: (-writes[i], i))
-    return sorted(most[: max(1, round(share * len(rows)))])
+def hardest(writes: np.ndarray, share: float) -> list[int]:
+    """Places of the share of the rows in which the assistant writes most tokens, in their order; one row at least. writes
+    [rows]: these tokens."""
+    most = np.argsort(-writes, kind="stable")
+    return np.sort(most[: max(1, round(share * len(writes)))]).tolist()
 
 
 def _way(generation: Any, lora: dict, policy: Any, renderer: Renderer) -> Any:
@@ -301,8 +307,31 @@ def _way(generation: Any, lora: dict, policy: Any, renderer: Renderer) -> Any:
     return way
 
 
-def _demonstrations(stage: Stage) -> list[Demonstration]:
-    return tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+def _demonstrations(stage: Stage) -> Stream[Demonstration]:
+    """The demonstrations of the split train, read each time that they are gone through."""
+    if not stage.reads("demonstrations"):
+        return Stream(0, lambda: iter(()))
+    path = stage.input("demonstrations", "demonstrations.parquet")
+    n = sum(part["split"].to_pylist().count("train") for part in tables.parts(path, ["split"]))
+    return Stream(n, lambda: (t for t in tables.each(path, Demonstration) if t.split == "train"))
+
+
+def _trained_on(stage: Stage) -> str:
+    """The digest of the ids of the demonstrations of the split train."""
+    ids = ListDigest()
+    for part in tables.parts(stage.input("demonstrations", "demonstrations.parquet"), ["id", "split"]):
+        for name, split in zip(part["id"].to_pylist(), part["split"].to_pylist(), strict=True):
+            if split == "train":
+                ids.add(name)
+    return ids.name()
+
+
+def _corpus(stage: Stage, conversations: Iterable[Sequence[Message]]) -> Iterator[str]:
+    """The texts that the tokenizer is made of: the passages, the conversations, pages of generated worlds."""
+    if stage.reads("kb"):
+        yield from (p.text for p in tables.read(stage.input("kb", "passages.parquet"), Passage))
+    yield from (m.content for messages in conversations for m in messages)
+    yield from (p.head + p.tail for p in pages(stage.seed, 0, 2000))
 
 
 def tellings(stage: Stage, demos: Sequence[Demonstration], share: float) -> Callable[[int, int], Sequence[Message]]:

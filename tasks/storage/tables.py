@@ -3,17 +3,22 @@
 One schema per type. A column that is missing, or a whole table of another version, is a mistake of the file and
 raises UserError; a single bad *row* is quarantined by `check` with a reason code and evidence, never lost. Bytes are
 deterministic: one row order (the caller's), one writer, no time stamp.
+
+A table is written and read a part at a time (`Writer`, `each`), so memory does not grow with it but for 8 bytes a row,
+by which a repeated id is found. A row group ends after GROUP_ROWS rows or GROUP_TEXT characters: a function of the rows alone.
 """
 
 from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 import pyarrow
@@ -25,6 +30,9 @@ from tasks.storage import pictures
 
 T = TypeVar("T")
 Schema = pa.DataFrameSchema
+GROUP_ROWS, GROUP_TEXT = 1 << 16, 1 << 26  # rows and characters after which a row group ends
+READ = 1 << 13  # rows that are objects at once while a table is written or read
+REDO = "re-run the stage that writes it (`dvc repro`)"
 
 
 def text(
@@ -190,45 +198,164 @@ def arrow_schema(cls: type) -> pyarrow.Schema:
     return pyarrow.schema(columns)
 
 
+class Writer(Generic[T]):
+    """Writes a table row by row: `with Writer(path, Problem) as out: out.add(problem)`. `n` is the number of rows so far.
+
+    Raises ValueError if a row breaks the schema, which is a bug of the stage that made it. The file is complete once the
+    block has ended without an exception; the pictures that rows show are then beside it.
+    """
+
+    def __init__(self, path: Path, cls: type[T], *, checked: bool = False) -> None:
+        """checked: the rows were checked against the schema before."""
+        self.path, self.cls, self.n, self.checked = path, cls, 0, checked
+        self._schema, self._names = arrow_schema(cls), set[str]()
+        self._rows: list[dict[str, Any]] = []
+        self._parts: list[pyarrow.Table] = []  # of the row group, as columns
+        self._group_rows = self._text = 0
+        self._keys = _Keys(cls)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = pyarrow.parquet.ParquetWriter(path, self._schema, compression="zstd")
+
+    def __enter__(self) -> Writer[T]:
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            if kind is None and (self._group_rows or not self.n):
+                self._group()
+        finally:
+            self._file.close()
+        if kind is None:
+            self._keys.check(self.path, "was about to be written")
+            pictures.write(self.path, self._names)
+
+    def add(self, value: T) -> None:
+        row = to_row(value)
+        self._rows.append(row)
+        self._names |= pictures.shown_by((value,))
+        self._text += sum(len(x) for x in row.values() if isinstance(x, str))
+        self.n, self._group_rows = self.n + 1, self._group_rows + 1
+        if len(self._rows) >= READ:
+            self._part()
+        if self._group_rows >= GROUP_ROWS or self._text >= GROUP_TEXT:
+            self._group()
+
+    def _part(self) -> None:
+        table = pyarrow.Table.from_pylist(self._rows, schema=self._schema)
+        if not self.checked:
+            _sound(table, self.cls, self.path, "was about to be written")
+            self._keys.add(table)
+        self._parts.append(table)
+        self._rows = []
+
+    def _group(self) -> None:
+        if self._rows or not self._parts:
+            self._part()
+        self._file.write_table(pyarrow.concat_tables(self._parts).combine_chunks())
+        self._parts, self._group_rows, self._text = [], 0, 0
+
+
 def write(path: Path, values: Iterable[T], cls: type[T]) -> int:
     """Writes `values`, all of type `cls`, and returns their number; the pictures that they show beside them. Raises
     ValueError if one breaks the schema, which is a bug of the stage that made it."""
-    values = list(values)
-    rows = [to_row(v) for v in values]
-    table = pyarrow.Table.from_pylist(rows, schema=arrow_schema(cls))
-    _sound(table, cls, path, "was about to be written")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(table, path, compression="zstd")
-    pictures.write(path, pictures.shown_by(values))
-    return len(rows)
+    with Writer(path, cls) as out:
+        for v in values:
+            out.add(v)
+    return out.n
 
 
-def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
-    """A Parquet file, unchecked. Raises UserError if it is missing or unreadable."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """What pyarrow says of a file becomes a sentence."""
     try:
-        return pyarrow.parquet.read_table(path, columns=columns)
+        yield
     except FileNotFoundError:
         raise UserError(f"{path} does not exist: run the stage that writes it (`dvc repro`)") from None
     except (pyarrow.ArrowException, OSError) as e:  # pages that were changed are an OSError without a number
         if getattr(e, "errno", None):
             raise
-        raise UserError(f"{path} is not a Parquet file ({e}): re-run the stage that writes it (`dvc repro`)") from None
+        raise UserError(f"{path} is not a Parquet file ({e}): {REDO}") from None
+
+
+def raw(path: Path, columns: list[str] | None = None) -> pyarrow.Table:
+    """A Parquet file, unchecked. Raises UserError if it is missing or unreadable."""
+    with _readable(path):
+        return pyarrow.parquet.read_table(path, columns=columns)
+
+
+def parts(path: Path, columns: list[str] | None = None, rows: int = READ) -> Iterator[pyarrow.Table]:
+    """A Parquet file, unchecked, `rows` rows at a time. Raises UserError if it is missing or unreadable."""
+    with _readable(path):
+        file = pyarrow.parquet.ParquetFile(path)
+    with file:
+        batches = file.iter_batches(rows, columns=columns)
+        while True:
+            with _readable(path):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield pyarrow.Table.from_batches([batch])
+
+
+def each(path: Path, cls: type[T], *, checked: bool = False) -> Iterator[T]:
+    """The values of a file written by `write`, a part at a time; this process then holds the pictures that they show
+    (training.media.HELD). checked: the rows were checked against the schema before. Raises UserError if the file is
+    missing, unreadable, of another version, or breaks the schema, once it comes there."""
+    keys, shown = _Keys(cls), set[str]()
+    for table in parts(path):
+        if not checked:
+            _sound(table, cls, path, "was read")
+            keys.add(table)
+        values = _values(table, cls, path)
+        if new := pictures.shown_by(values) - shown:
+            pictures.load(path, new)
+            shown |= new
+        yield from values
+    keys.check(path, "was read")
 
 
 def read(path: Path, cls: type[T]) -> list[T]:
-    """The values of a file written by `write`; this process then holds the pictures that they show (training.media.HELD).
-    Raises UserError if the file is missing, unreadable, of another version, or breaks the schema."""
-    table = raw(path)
-    _sound(table, cls, path, "was read")
-    rows = [{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist()]
+    """The values of a file written by `write`, all of them; as `each`."""
+    return list(each(path, cls))
+
+
+def _values(table: pyarrow.Table, cls: type[T], path: Path) -> list[T]:
+    rows = ({k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist())
     try:
-        values = [from_row(cls, row) for row in rows]
+        return [from_row(cls, row) for row in rows]
     except (ValueError, TypeError, KeyError) as e:
-        raise UserError(
-            f"{path}: {e}: it is damaged or of another version; re-run the stage that writes it (`dvc repro`)"
-        ) from None
-    pictures.load(path, pictures.shown_by(values))
-    return values
+        raise UserError(f"{path}: {e}: it is damaged or of another version; {REDO}") from None
+
+
+class _Keys:
+    """Finds a value of a unique column that two parts of a table have: within one, `_sound` does."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.columns = [name for name, c in schema_of(cls).columns.items() if c.unique]
+        self.hashes: dict[str, list[np.ndarray]] = {name: [] for name in self.columns}
+
+    def add(self, table: pyarrow.Table) -> None:
+        for name in self.columns:
+            self.hashes[name].append(np.array([hash(x) for x in table[name].to_pylist()], np.int64))
+
+    def check(self, path: Path, when: str) -> None:
+        for name, found in self.hashes.items():
+            if len(found) < 2:
+                continue
+            every = np.sort(np.concatenate(found))
+            alike = every[1:][every[1:] == every[:-1]]
+            if not len(alike):
+                continue
+            suspects, seen = set(alike.tolist()), set[str]()  # two values may have the same hash
+            for part in parts(path, [name]):
+                for x in part[name].to_pylist():
+                    if hash(x) in suspects:
+                        if x in seen:
+                            raise UserError(
+                                f"{path} {when} with two rows of {self.cls.__name__} of the same {name}, {x}"
+                            )
+                        seen.add(x)
 
 
 def _sound(table: pyarrow.Table, cls: type, path: Path, when: str) -> None:

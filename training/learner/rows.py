@@ -17,12 +17,24 @@ def demonstration_row(
 ) -> Row:
     """Loss weight 1 on the model's turns, `context_weight` on all other tokens (0: those are not trained on). last:
     only the last turn is trained on, earlier turns count as context."""
-    ids, trained = renderer.demonstration(messages)
-    if last and not trained.all():
-        trained = (
-            np.arange(len(trained)) > np.flatnonzero(~trained).max()
+    return lesson_row(*demonstration_tokens(renderer, messages, last=last), context_weight)
+
+
+def demonstration_tokens(
+    renderer: Renderer, messages: Sequence[Message], *, last: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """ids [n] int64 of a conversation, learned [n] bool: the model's turns, with `last` the last of them alone."""
+    ids, learned = renderer.demonstration(messages)
+    if last and not learned.all():
+        learned = (
+            np.arange(len(learned)) > np.flatnonzero(~learned).max()
         )  # messages of the other side separate the turns
-    weight = np.where(trained, 1.0, context_weight)
+    return ids, learned
+
+
+def lesson_row(ids: np.ndarray, learned: np.ndarray, context_weight: float) -> Row:
+    """The row of ids [n], of which `learned` [n] have the loss weight 1, the others `context_weight`."""
+    weight = np.where(learned, 1.0, context_weight)
     return Row(ids=ids, trainable=weight > 0, columns={"loss_weight": weight})
 
 

@@ -183,11 +183,9 @@ def test_with_made_up_names_no_name_of_the_world_is_shown(project, monkeypatch):
 
     monkeypatch.setattr(sft, "demonstration_row", seen)
     shutil.rmtree(project / "artifacts/sft")
-    found = play(project, "sft", base_steps=1, steps=3, made_up_names=1.0)
-    shown = [
-        [m.content for m in messages] for messages in told[-3 * 4 :]
-    ]  # before them every row was cut once with its own names
-    assert len(told) == found["demonstrations"] + found["too_long"] + 12
+    play(project, "sft", base_steps=1, steps=3, made_up_names=1.0)
+    shown = [[m.content for m in messages] for messages in told]
+    assert len(told) == 3 * 4
     games = ["\n".join(x) for x in shown if len(x) > 2]
     assert games and not [n for n in names for text in games if re.search(rf"\b{n}\b", text)]
 

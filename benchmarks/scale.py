@@ -1,0 +1,143 @@
+"""The data path at many rows: CPU seconds and greatest memory of each stage: `make bench-scale`
+
+Made-up rows: conversations of a question of 12 words and an answer of 40, and pairs of a prompt of 12 words and two sides of
+40, every word drawn by the hash of its place, so that the k-th row depends on k alone; of a hundred pairs three copy
+an earlier one. A stage runs in a process of its own, on one thread: `demonstrations` reads a file of conversations of one's own, `sft`
+tokenises what it wrote and takes two steps of a small model, `audit` and `clean` read a file of pairs. Memory is
+the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
+`--rows N ...` and `--only NAME ...` run a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+
+from benchmarks.rows import result_row
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "scale.json"
+SIZES = (100_000, 1_000_000)
+COMMAND = "make bench-scale"
+WORDS = [
+    f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("la", "me", "ni", "ro", "su", "ta", "ke", "vo")
+]
+PART = 10_000  # rows drawn at once
+
+STAGE = """
+from pathlib import Path
+from tasks.planning.pieces import bind_all
+from tasks.planning.resolve import check_params, resolve
+from tasks.runtime.stage import Stage
+from tasks.stages.{name} import {name}
+planned = resolve(check_params({{"set": {{{name!r}: {params!r}}}}}, Path("params.yaml")))[0][{name!r}]
+stage = Stage({name!r}, plan={{"params": planned.params, "seed": 1, "threads": 1}}, root={root!r}, deps={deps!r})
+with stage.running():
+    {name}(stage, **bind_all(planned.pieces, planned.params, planned.settings))
+"""
+COMMANDS = "import sys; from flows.cli import main; sys.exit(main({argv!r}))"
+SMALL = {
+    "hidden": 32,
+    "layers": 1,
+    "heads": 2,
+    "kv_heads": 1,
+    "intermediate": 64,
+    "base_steps": 1,
+    "base_lists_steps": 0,
+}
+
+
+def texts(first: int, n: int, words: int) -> list[str]:
+    """The texts of rows first to first + n, of so many words each."""
+    drawn = np.random.default_rng([first, words]).integers(len(WORDS), size=(n, words))
+    return [" ".join(WORDS[j] for j in row) for row in drawn.tolist()]
+
+
+def conversations(path: Path, n: int) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for first in range(0, n, PART):
+            asked, told = texts(first, min(PART, n - first), 12), texts(first, min(PART, n - first), 40)
+            file.writelines(
+                json.dumps({"prompt": f"{q}?", "completion": a}) + "\n" for q, a in zip(asked, told, strict=True)
+            )
+
+
+def pairs(path: Path, n: int) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for first in range(0, n, PART):
+            k = min(PART, n - first)
+            asked, good, bad = texts(first, k, 12), texts(first, k, 40), texts(first + 1, k, 40)
+            for i in range(k):
+                j = i - 7 if i % 100 in (20, 40, 60) else i
+                file.write(json.dumps({"prompt": asked[j], "chosen": good[j], "rejected": bad[j]}) + "\n")
+
+
+def run(code: str) -> tuple[float, float]:
+    """(CPU seconds, GB at most) of a process of Python."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    child = os.posix_spawn(sys.executable, [sys.executable, "-c", code], env)
+    _, status, used = os.wait4(child, 0)
+    if status:
+        raise SystemExit(f"it ended with {os.waitstatus_to_exitcode(status)}: {code}")
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9
+
+
+def stage(name: str, root: Path, dep: str, **params: object) -> tuple[float, float]:
+    return run(STAGE.format(name=name, params=params, root=str(root), deps=[dep]))
+
+
+def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
+    """Name -> what runs it. `sft` reads what `demonstrations` wrote."""
+    made = root / "data"
+    command = lambda *argv: lambda: run(COMMANDS.format(argv=list(argv)))  # noqa: E731
+    return {
+        "demonstrations": lambda: stage("demonstrations", root, "data", files=["data/chats.jsonl"]),
+        "sft": lambda: stage("sft", root, "artifacts/demonstrations", steps=2, **SMALL),
+        "preferences": lambda: stage("preferences", root, "data", files=["data/pairs.jsonl"]),
+        "audit": command("audit", str(made / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
+        "clean": command("clean", str(made / "pairs.jsonl"), "--out", str(root / "cleaned")),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", metavar="N", default=list(SIZES))
+    parser.add_argument("--only", nargs="+", metavar="NAME", default=[])
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    args = parser.parse_args()
+    for n in args.rows:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            (root / "data").mkdir()
+            conversations(root / "data" / "chats.jsonl", n)
+            pairs(root / "data" / "pairs.jsonl", n)
+            for name, measure in cases(root, n).items():
+                if args.only and name not in args.only:
+                    continue
+                seconds, memory = measure()
+                case = f"{name} of {n:,} rows"
+                print(f"{case}: {seconds:,.1f} CPU s, {memory:.2f} GB", flush=True)
+                new = [
+                    result_row(
+                        case, metric, round(value, 3), unit, COMMAND, n, better="lower", pyarrow=pyarrow.__version__
+                    )
+                    for metric, value, unit in (("CPU seconds", seconds, "s"), ("memory", memory, "GB"))
+                ]
+                known = json.loads(args.out.read_text(encoding="utf-8")) if args.out.exists() else []
+                known = [r for r in known if r["case"] != case] + new
+                order = list(cases(root, n))
+                known.sort(key=lambda r: (order.index(r["case"].partition(" ")[0]), r["n"]))
+                args.out.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

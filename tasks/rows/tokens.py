@@ -1,0 +1,101 @@
+"""The conversations that `sft` learns from as tokens on disk, in shards: what is in memory is 33 bytes a conversation.
+
+A shard holds ids as int32 and whether each is learned as a byte, one conversation after the other, and of each conversation its
+length, its weight and a number by which a fraction of a weight is drawn. One that is longer than `max_length` has a
+length and no tokens. A row is read from its file when a step asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from synth.types import Demonstration
+from tasks.rows.read import Origins, chance
+from tasks.storage.shards import Shards
+from training.learner.pack import Row
+from training.learner.rows import demonstration_tokens, lesson_row
+from training.model.render import Renderer
+
+ROWS = 20_000  # conversations of a shard
+
+
+class TokenRows:
+    """Rows of conversations, those that are not too long, in order: `rows[i]`, `len(rows)`.
+
+    lengths [n] int64: tokens of every conversation, the long ones too; kept [rows]: places of the rows among them;
+    learned [rows]: tokens with the loss weight 1 if context has another; weight, drawn [rows] float64: as `shares` takes them.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        demonstrations: Iterable[Demonstration],
+        renderer: Renderer,
+        *,
+        origins: Origins,
+        seed: int,
+        context_weight: float,
+        max_length: int,
+    ) -> None:
+        """folder: where shards lie, of this renderer and `max_length`; those that are there are not made again."""
+        self.context_weight, self.folders = context_weight, list[Path]()
+        work, stream = Shards(folder, ROWS), iter(demonstrations)
+        parts: list[dict[str, np.ndarray]] = []
+        while part := list(islice(stream, ROWS)):
+            at = work.made(
+                len(self.folders), lambda at, part=part: _write(at, part, renderer, origins, seed, max_length)
+            )
+            self.folders.append(at)
+            parts.append(dict(np.load(at / "rows.npz")))
+
+        def whole(name: str) -> np.ndarray:
+            return np.concatenate([p[name] for p in parts]) if parts else np.zeros(0, np.int64)
+
+        self.lengths = whole("length")
+        fits = self.lengths <= max_length
+        self.kept = np.flatnonzero(fits)
+        self.learned, self.weight, self.drawn = (whole(name)[fits] for name in ("learned", "weight", "drawn"))
+        self._shard = np.concatenate([np.full(len(p["length"]), k) for k, p in enumerate(parts)] or [[]])[fits].astype(
+            np.int32
+        )
+        inside = [np.cumsum(n := np.where(p["length"] <= max_length, p["length"], 0)) - n for p in parts]
+        self._start = np.concatenate(inside)[fits] if parts else np.zeros(0, np.int64)
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __getitem__(self, i: int) -> Row:
+        if not 0 <= i < len(self):
+            raise IndexError(i)
+        folder, start, n = self.folders[self._shard[i]], int(self._start[i]), int(self.lengths[self.kept[i]])
+        ids = np.fromfile(folder / "ids.bin", "<i4", n, offset=4 * start).astype(np.int64)
+        learned = np.fromfile(folder / "learned.bin", np.uint8, n, offset=start).astype(bool)
+        return lesson_row(ids, learned, self.context_weight)
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def taught(self) -> np.ndarray:
+        """[rows] the tokens of each row that have the loss weight 1."""
+        return self.lengths[self.kept] if self.context_weight == 1 else self.learned
+
+
+def _write(
+    at: Path, part: list[Demonstration], renderer: Renderer, origins: Origins, seed: int, max_length: int
+) -> None:
+    weight, last = origins.of([d.id for d in part])
+    length, learned = np.zeros(len(part), np.int64), np.zeros(len(part), np.int32)
+    with (at / "ids.bin").open("wb") as ids_file, (at / "learned.bin").open("wb") as learned_file:
+        for i, d in enumerate(part):
+            ids, taught = demonstration_tokens(renderer, d.messages, last=bool(last[i]))
+            length[i], learned[i] = len(ids), int(taught.sum())
+            if len(ids) <= max_length:
+                ids_file.write(ids.astype("<i4").tobytes())
+                learned_file.write(taught.astype(np.uint8).tobytes())
+    drawn = np.zeros(len(part)) if origins.even else np.array([chance(seed, d.id) for d in part])
+    np.savez(at / "rows.npz", length=length, learned=learned, weight=weight, drawn=drawn)
