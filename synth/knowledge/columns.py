@@ -24,13 +24,14 @@ from typing import Any
 import numpy as np
 
 from synth.knowledge.rows import Reading
-from synth.knowledge.words import adjective, label_of, thing_of, wording
+from synth.knowledge.words import adjective, label_of, thing_of, wording, unit_of
 from synth.quantities import date, quantity
 
 _MOST = 0.9  # the share of the values that decides
 _SHARED = 0.3  # the share of the records whose value occurs in another record
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PADDED = re.compile(r"0\d+")  # a code: 008
+_DOTTED = re.compile(r"(\d{1,2})\. ?(\d{1,2})\. ?(\d{4})")  # 14.7.1789: the day is first wherever dots are written
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
 _FLAGS = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
 _WORDS, _LETTERS = 6, 60  # of a name
@@ -235,7 +236,7 @@ def _numbers(column: Column, label: str, stated: str, say: Say) -> Settled | Non
         in_time = all(re.fullmatch(r"1[5-9]\d\d|20\d\d", v) for v in values)
         founded = wording(label, column.domain, "year")["label"]
         in_time = in_time and founded != f"{wording(label, column.domain, 'string')['label']} year"
-        return say("year" if year or in_time else "number")
+        return say("year" if year or in_time else "number", unit="" if year or in_time else unit_of(label))
     quantities = [] if padded else [quantity(v) for v in values]
     units: Counter[str] = Counter()
     for q, n in zip(quantities, column.times):
@@ -274,5 +275,5 @@ def _both_ways(pairs: Collection[tuple[str, str]]) -> bool:
 
 
 def _day(text: str) -> str | None:
-    time = _TIME.fullmatch(text)
-    return date(time[1] if time else text)
+    time, dotted = _TIME.fullmatch(text), _DOTTED.fullmatch(text)
+    return date("-".join(p.zfill(2) for p in dotted.group(3, 2, 1)) if dotted else time[1] if time else text)

@@ -155,6 +155,42 @@ _LONG = {
 }
 
 
+_MEASURED = {  # what a single letter can be the unit of: "revenue (m)" is in millions
+    "m": r"height|length|width|depth|distance|elevation|altitude|radius|diameter|span|wingspan|prominence|beam",
+    "k": r"point|temperature",
+    "g": r"weight|mass",
+    "t": r"weight|mass|displacement",
+    "h": r"time|duration",
+    "s": r"time|duration",
+    "l": r"volume|capacity",
+}
+_PLACED = {  # what is done at a place -> what the place is called
+    **{"stored": "storage place", "kept": "storage place", "located": "location", "based": "base", "held": "venue"},
+    **{"born": "birthplace", "built": "building site", "made": "place of production", "moored": "mooring"},
+    **{"filmed": "filming location", "recorded": "place of recording", "buried": "burial place", "played": "venue"},
+    **{"found": "place of discovery", "printed": "place of printing", "published": "place of publication"},
+    **{
+        "produced": "place of production",
+        "displayed": "place of display",
+        "hosted": "venue",
+        "parked": "parking place",
+    },
+}
+_DONE = {"born", "built", "made", "filmed", "recorded", "found", "printed", "published", "produced"}  # once, not still
+
+
+def unit_of(column: str) -> str:
+    """The unit that the name of a column of numbers ends with: "Height (cm)", "weight_kg", "price in EUR"; "" for none."""
+    match = re.fullmatch(r"(.+?)[\s_]*[(\[]\s*(?:in )?([^()\[\]]+?)\s*[)\]]", column)
+    bare = re.fullmatch(r"(.+?)(?:[ _]in)?[ _](%|[€$£]|[^\W\d_]{2,4})", column) if match is None else None
+    found = match or bare
+    unit = found[2].lower() if found else ""
+    if found is None or unit not in UNITS or (bare and unit in ("min", "mi", "ha", "ms", "mw")):
+        return ""
+    words = _MEASURED.get(unit)
+    return found[2] if words is None or re.search(rf"\b(?:{words})$", label_of(found[1])) else ""
+
+
 def label_of(column: str) -> str:
     """The name of a column as words: "CompanyName" -> "company name", "qty" -> "quantity", "GDP" stays."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)
@@ -172,10 +208,18 @@ def thing_of(column: str) -> str:
     """The type of the things in a column of names: "category_name" -> "category", "countries" -> "country",
     "discoveredBy" -> "discoverer"."""
     label = singular(agent_of(label_of(column)))
+    if _placed(label):
+        return "place"
     if label.split()[-1] in _PLACES:  # "billing city" and "home city" are cities
         return label.split()[-1]
     short = re.sub(r" (?:name|title|id|code|type)$", "", label)
     return (short or label).lower().replace(" ", "_")
+
+
+def _placed(label: str) -> tuple[str, str, str] | None:
+    """(verb, preposition, what the place is called) of "stored at"."""
+    words = re.fullmatch(r"(?:(?:is|was) )?(\w+) (at|in|on)", label)
+    return (words[1], words[2], _PLACED[words[1]]) if words and words[1] in _PLACED else None
 
 
 def agent_of(label: str) -> str:
@@ -223,6 +267,14 @@ def wording(
     if flag:
         says = {"passage": "{x} is {y}.", "inverse": f"{a_domain} that is {{y}}"} if adjective(label) else {}
         return {"label": f"{re.sub(r'^(?:is|has) ', '', label)} status", **says}
+    if placed := _placed(label):
+        verb, where, place = placed
+        is_ = "was" if verb in _DONE else "is"
+        said = {
+            "passage": f"{{x}} {is_} {verb} {where} {{y}}.",
+            "inverse": f"{a_domain} that {is_} {verb} {where} {{y}}",
+        }
+        return {"label": place, **said}
     verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
     if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"

@@ -14,7 +14,7 @@ from pyarrow import ipc
 from flows.cli import main
 from synth.knowledge.ingest import build
 from synth.knowledge.sources import read_source
-from synth.knowledge.words import label_of, singular, thing_of, wording
+from synth.knowledge.words import label_of, singular, thing_of, unit_of, wording
 from tasks.knowledge import bases
 from tasks.knowledge.guess import guess
 
@@ -146,6 +146,29 @@ def test_labels_and_things():
     assert wording("created_at", "x", "date")["label"] == "creation date"
     assert wording("isOpen", "shop", "string", flag=True)["label"] == "open status"
     assert wording("city", "shop", "city", single=True)["inverse"] == "a {domain} in {y}"
+
+
+def test_units_in_heads_dates_with_dots_and_places(tmp_path):
+    units = {"Height (cm)": "cm", "Weight kg": "kg", "price_eur": "eur", "Length [m]": "m", "share (in %)": "%"}
+    none = ("Revenue (m)", "size m", "temp min", "vitamin k", "kg", "height", "Team (old)")
+    assert {c: unit_of(c) for c in units} == units and {unit_of(c) for c in none} == {""}
+    (tmp_path / "boats.csv").write_text(
+        "boat,Weight kg,Stored at,Last service\n"
+        + "".join(
+            f"Boat {a},{14 + i % 3},{'Mill' if i % 2 else 'North'} Shed,{i + 1}.9.2024\n"
+            for i, a in enumerate("ABCDEF")
+        )
+    )
+    kb = build([read_source(tmp_path / "boats.csv", "csv_records", name="b", type="boat")]).kb
+    weight, stored, service = (kb.relations[r] for r in ("Weight kg", "Stored at", "Last service"))
+    assert weight.sentence("Boat A", ["14"]) == "The weight of Boat A is 14 kilograms."
+    assert (stored.range, stored.sentence("Boat A", ["North Shed"])) == ("place", "Boat A is stored at North Shed.")
+    assert (stored.ask("Boat A"), stored.ask_back("Mill Shed")) == (
+        "the storage place of Boat A",
+        "a boat that is stored at Mill Shed",
+    )
+    assert service.range == "date" and kb.forward("boat:Boat A", "Last service") == ("2024-09-01",)
+    assert wording("born_in", "person", "place", single=True)["passage"] == "{x} was born in {y}."
 
 
 def test_the_column_that_names(tmp_path):
