@@ -37,6 +37,7 @@ _NO_KEY = re.compile(r"https?$|\bnote\b|\brefers? to$", re.IGNORECASE)
 _THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airport", "language", "religion", "desert"}
 PAGE = "page"  # the type of a page that does not state one
 _MOST = 0.6  # the share of the values of a key that decides its type
+_TABLES = {".csv", ".tsv", ".tab", ".xlsx", ".parquet", ".arrow", ".feather", ".jsonl", ".sqlite", ".db", ".sql"}
 _WORDS = 8  # the most characters of a value; longer text is prose, which stays in the document
 
 
@@ -151,7 +152,12 @@ def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> It
             reading.skipped[label] = "it is about the collection (a licence)"
             continue
         if file.suffix.lower() not in SUFFIXES:
-            reading.skipped[label] = f"no reader of documents knows {file.suffix or 'files without a suffix'}"
+            table = file.suffix.lower() in _TABLES
+            reading.skipped[label] = (
+                "a table is no document: name the file as a source of its own, beside the folder"
+                if table
+                else f"no reader of documents knows {file.suffix or 'files without a suffix'}"
+            )
             continue
         try:
             for d in read_document(file, label, titles=titles):

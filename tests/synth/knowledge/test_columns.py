@@ -223,3 +223,5 @@ def test_code_templates_and_heads_are_no_facts_and_titles_differ(tmp_path):
     }
     assert not reading.quarantined and reading.skipped == {"d/c.odt": "no reader of documents knows .odt"}
     assert "city: Danu" in reading.documents[0].text, "search still finds it"
+    (tmp_path / "members.xlsx").write_bytes(b"")
+    assert "a source of its own" in read_source(tmp_path, "documents", name="d").skipped["d/members.xlsx"]
