@@ -16,7 +16,10 @@ arrays:
 
 The first of several duplicates is not reported; both sides of a contradiction are. In a band that more
 than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
-Memory: about 700 bytes a row.
+
+Of a row 52 bytes stay in memory, and twice as many while keys are sorted. Its MinHash, bands and numbers (536 bytes) lie in files of a
+temporary folder: a band is read when its turn has come, the others where two rows are compared. A fault costs some
+150 bytes more.
 
 One JSON lines file is read where it lies. Whatever else `espalier clean` reads (CSV, Parquet, Arrow, JSON, folders, the
 Hub) is written out once as JSON lines, into a file that is deleted afterwards; rows keep the numbers of their files.
@@ -31,13 +34,14 @@ import tempfile
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._grams import bands, densified, gram_sets, hashed, jaccard
+from synth.preferences.cleaners._grams import BINS, bands, densified, gram_sets, hashed, jaccard
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.imported import Reader, Row
 from synth.types import PreferencePair, Quarantined
@@ -47,12 +51,13 @@ from tasks.rows.files import rows as rows_of
 
 PIECE = 8 << 20  # bytes that a worker reads at once
 NEIGHBOURS = 50
+COMPARED = 1 << 15  # couples whose texts are read again at once
 SLACK = 0.2  # candidates whose estimated similarity lies further below the threshold are not compared
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The good rows of a file, in order; n of them. Sides 0 prompt, 1 chosen, 2 rejected."""
+    """The good rows of a piece of the file, in order; n of them. Sides 0 prompt, 1 chosen, 2 rejected."""
 
     at: np.ndarray  # [n] int64 byte where the row's line begins
     line: np.ndarray  # [n] int64 number of the line
@@ -61,6 +66,53 @@ class Rows:
     words: np.ndarray  # [n, 3] int32
     bins: np.ndarray  # [n, 3, 64] uint16, to estimate similarities by
     bands: np.ndarray  # [n, 16] uint64
+
+
+HELD, ON_DISK = ("at", "line", "text", "words"), ("numbers", "bins")
+
+
+class Table:
+    """The rows of all pieces: `at`, `line`, `text` and `words` as in Rows; the rest lies in files of `folder`."""
+
+    at: np.ndarray
+    line: np.ndarray
+    text: np.ndarray
+    words: np.ndarray
+
+    def __init__(self, folder: Path, pieces: Iterable[Rows]) -> None:
+        self.folder, self.n = folder, 0
+        held: dict[str, list[np.ndarray]] = {name: [] for name in HELD}
+        with ExitStack() as stack:
+            files: dict[str, Any] = {}
+
+            def put(name: str, values: np.ndarray) -> None:
+                if name not in files:
+                    files[name] = stack.enter_context((folder / name).open("wb"))
+                files[name].write(np.ascontiguousarray(values))
+
+            for piece in pieces:
+                self.n += len(piece.at)
+                for name in HELD:
+                    held[name].append(getattr(piece, name))
+                for name in ON_DISK:
+                    put(name, getattr(piece, name))
+                for k, band in enumerate(piece.bands.T):
+                    put(f"band{k}", band)
+        for name in HELD:
+            setattr(self, name, np.concatenate(held.pop(name)) if self.n else np.zeros(0, np.int64))
+
+    def bands(self) -> Iterator[np.ndarray]:
+        """[n] uint64 of each band."""
+        for path in sorted(self.folder.glob("band*")):
+            yield np.fromfile(path, np.uint64)
+
+    def numbers(self, rows: np.ndarray) -> np.ndarray:
+        """[rows, 3] uint64."""
+        return np.memmap(self.folder / "numbers", np.uint64, "r", shape=(self.n, 3))[rows]
+
+    def bins(self, rows: np.ndarray) -> np.ndarray:
+        """[rows, 3, 64] uint16."""
+        return np.memmap(self.folder / "bins", np.uint16, "r", shape=(self.n, 3, BINS))[rows]
 
 
 @dataclass(frozen=True)
@@ -151,28 +203,29 @@ def audit(
         (str(path), start, min(PIECE, path.stat().st_size - start), reader)
         for start in range(0, path.stat().st_size, PIECE)
     ]
-    tables: list[Rows] = []
     quarantined: list[Quarantined] = []
     lines = 0
-    with multiprocessing.get_context("spawn").Pool(min(processes or os.cpu_count() or 1, max(1, len(pieces)))) as pool:
-        for (_, _, size, _), (rows, bad, read, sentence) in zip(pieces, pool.imap(_read, pieces), strict=True):
+
+    def read(pool: Any) -> Iterator[Rows]:
+        nonlocal lines
+        for (_, _, size, _), (rows, bad, n, sentence) in zip(pieces, pool.imap(_read, pieces), strict=True):
             if sentence:
                 raise UserError(sentence)
-            tables.append(Rows(**{**vars(rows), "line": rows.line + lines}))
-            quarantined += [Quarantined(**{**vars(q), "id": f"line {int(q.id) + lines}"}) for q in bad]
-            lines += read
+            yield Rows(**{**vars(rows), "line": rows.line + lines})
+            quarantined.extend(Quarantined(**{**vars(q), "id": f"line {int(q.id) + lines}"}) for q in bad)
+            lines += n
             done(size)
-        rows = (
-            Rows(**{name: np.concatenate([getattr(r, name) for r in tables]) for name in Rows.__annotations__})
-            if tables
-            else None
-        )
-        if rows is None or not len(rows.at):
+
+    with (
+        tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder,
+        multiprocessing.get_context("spawn").Pool(min(processes or os.cpu_count() or 1, max(1, len(pieces)))) as pool,
+    ):
+        rows = Table(Path(folder), read(pool))
+        if not rows.n:
             reasons = Counter(q.reason for q in quarantined)
             why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "it is empty"
             first = f"; the first: {quarantined[0].id}: {quarantined[0].evidence}" if quarantined else ""
             raise UserError(f"{reader.name} has no pair: {why}{first}")
-        del tables
         faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
     faults.sort()
     counts = Counter(code for _, code, _ in faults)
@@ -189,11 +242,11 @@ def audit(
 
 
 def judge(
-    rows: Rows, sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]], threshold: float
+    rows: Table, sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]], threshold: float
 ) -> list[tuple[int, str, int]]:
     """The faults of rows. sets: indices -> index -> gram sets of prompt, chosen, rejected, for the rows that must be
     compared exactly."""
-    n = len(rows.at)
+    n = rows.n
     out: list[tuple[int, str, int]] = []
     prompt, chosen, rejected = (rows.text[:, k] for k in range(3))
     first = _first_of(_key(prompt, chosen, rejected))
@@ -210,9 +263,27 @@ def judge(
     a, b = _candidates(rows, np.flatnonzero(~copies))  # b < a
     near = _estimated(rows, a, b, threshold - SLACK)
     a, b = a[near], b[near]
-    grams = sets(np.unique(np.concatenate([a, b])))
-    for i, j in sorted(zip(a.tolist(), b.tolist(), strict=True)):
-        if gone[i] or gone[j] or unordered[i] == unordered[j]:
+    for start in range(0, len(a), COMPARED):  # they ascend: what an earlier part found gone is not read again
+        i, j = a[start : start + COMPARED], b[start : start + COMPARED]
+        open_ = ~gone[i] & ~gone[j] & (unordered[i] != unordered[j])
+        i, j = i[open_], j[open_]
+        grams = sets(np.unique(np.concatenate([i, j])))
+        _compared(rows, i, j, grams, threshold, gone, out)
+    return sorted(set(out))
+
+
+def _compared(
+    rows: Table,
+    a: np.ndarray,
+    b: np.ndarray,
+    grams: Mapping[int, tuple[np.ndarray, ...]],
+    threshold: float,
+    gone: np.ndarray,
+    out: list[tuple[int, str, int]],
+) -> None:
+    """Compares couples exactly, in order; adds what was found to `out`, and near duplicates to `gone`."""
+    for i, j in zip(a.tolist(), b.tolist(), strict=True):
+        if gone[i] or gone[j]:
             continue
         same, other = _similar(grams[i], grams[j])
         if max(same, other) < threshold:
@@ -225,7 +296,6 @@ def judge(
         else:
             gone[i] = True
             out.append((int(rows.line[i]), "near_duplicate", int(rows.line[j])))
-    return sorted(set(out))
 
 
 def cycles(prompt: np.ndarray, chosen: np.ndarray, rejected: np.ndarray) -> np.ndarray:
@@ -234,12 +304,20 @@ def cycles(prompt: np.ndarray, chosen: np.ndarray, rejected: np.ndarray) -> np.n
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    _, which, times = np.unique(prompt, return_inverse=True, return_counts=True)
+    several = np.flatnonzero(times[which] > 1)  # one pair alone goes in no circle
+    out = np.zeros(len(prompt), bool)
+    if not len(several):
+        return out
+    del which, times
+    prompt, chosen, rejected = prompt[several], chosen[several], rejected[several]
     n = len(prompt)
     _, node = np.unique(np.concatenate([_key(prompt, chosen), _key(prompt, rejected)]), return_inverse=True)
     size = int(node.max()) + 1
     graph = coo_array((np.ones(n, np.int8), (node[:n], node[n:])), shape=(size, size))
     _, label = connected_components(graph, directed=True, connection="strong")
-    return (label[node[:n]] == label[node[n:]]) & (node[:n] != node[n:])
+    out[several] = (label[node[:n]] == label[node[n:]]) & (node[:n] != node[n:])
+    return out
 
 
 def _read(piece: tuple[str, int, int, Reader]) -> tuple[Rows, list[Quarantined], int, str]:
@@ -318,30 +396,33 @@ def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> di
     return {i: first[int(group[i]), not bool(direction[i])] for i in rows.tolist()}
 
 
-def _candidates(rows: Rows, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(later, earlier) rows that share a band, each pair once."""
-    n = len(rows.at)
-    couples = [np.zeros(0, np.int64)]
-    for band in rows.bands[among].T:
+def _candidates(rows: Table, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(later, earlier) rows that share a band, each couple once, in ascending order."""
+    n, every = rows.n, np.zeros(0, np.int64)
+    for band in rows.bands():
+        band = band[among]
         order = np.argsort(band, kind="stable")
         key, row = band[order], among[order]
+        couples = [every]
         for lag in range(1, NEIGHBOURS + 1):
             same = np.flatnonzero(key[lag:] == key[:-lag])
             if not len(same):
                 break
             couples.append(row[same + lag] * n + row[same])
-    every = np.unique(np.concatenate(couples))
+        every = np.unique(np.concatenate(couples)) if len(couples) > 1 else every
     return every // n, every % n
 
 
-def _estimated(rows: Rows, a: np.ndarray, b: np.ndarray, least: float, step: int = 1 << 16) -> np.ndarray:
+def _estimated(rows: Table, a: np.ndarray, b: np.ndarray, least: float, step: int = 1 << 14) -> np.ndarray:
     """[couples] bool: the numbers agree, and the estimated similarity reaches `least`, side by side or crossed."""
     out = np.zeros(len(a), bool)
-    for order in ([0, 1, 2], [0, 2, 1]):
-        agree = np.flatnonzero((rows.numbers[a] == rows.numbers[b][:, order]).all(axis=1) & ~out)
-        for part in np.split(agree, range(step, len(agree), step)):
-            alike = rows.bins[a[part]] == rows.bins[b[part]][:, order]
-            out[part] |= alike.mean(axis=2).min(axis=1) >= least
+    for part in (slice(k, k + step) for k in range(0, len(a), step)):
+        here, mine, theirs = np.zeros(len(a[part]), bool), rows.numbers(a[part]), rows.numbers(b[part])
+        for order in ([0, 1, 2], [0, 2, 1]):
+            agree = np.flatnonzero((mine == theirs[:, order]).all(axis=1) & ~here)
+            alike = rows.bins(a[part][agree]) == rows.bins(b[part][agree])[:, order]
+            here[agree] |= alike.mean(axis=2).min(axis=1) >= least
+        out[part] = here
     return out
 
 
@@ -350,7 +431,7 @@ def _similar(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[floa
     return min(prompt, jaccard(a[1], b[1]), jaccard(a[2], b[2])), min(prompt, jaccard(a[1], b[2]), jaccard(a[2], b[1]))
 
 
-def _sets(pool: Any, path: Path, rows: Rows, wanted: np.ndarray, reader: Reader) -> dict[int, tuple[np.ndarray, ...]]:
+def _sets(pool: Any, path: Path, rows: Table, wanted: np.ndarray, reader: Reader) -> dict[int, tuple[np.ndarray, ...]]:
     """Index -> gram sets of the three texts, read again from the file by the workers."""
     parts = [part for part in np.array_split(wanted, max(1, len(wanted) // 2000)) if len(part)]
     jobs = [(str(path), rows.at[part].tolist(), part.tolist(), reader) for part in parts]

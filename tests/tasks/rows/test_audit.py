@@ -362,3 +362,32 @@ def test_what_cannot_be_audited_is_a_sentence(tmp_path, name, text, sentence):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=sentence):
         audit(tmp_path / name, Reader(name=name), processes=1)
+
+
+def test_how_many_couples_are_read_at_once_changes_no_fault(tmp_path, monkeypatch):
+    """Rows that an earlier part found to be copies are not compared again, and nothing else is left out."""
+    rng, rows = Random(3), []
+    for i in range(300):
+        row = (
+            rng.choice(rows)
+            if rows and rng.random() < 0.5
+            else {k: " ".join(words(rng, 30)) for k in ("prompt", "chosen", "rejected")}
+        )
+        row = {k: " ".join(w if rng.random() > 0.02 else "other" for w in v.split()) for k, v in row.items()}
+        rows.append(row if i % 9 else {**row, "chosen": row["rejected"], "rejected": row["chosen"]})
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    whole = audit(path, processes=1)
+    assert {"near_duplicate", "near_contradiction"} <= set(whole.card["faults"])
+    for n in (1, 7):
+        monkeypatch.setattr(module, "COMPARED", n)
+        assert audit(path, processes=1).faults == whole.faults
+
+
+def test_prompts_that_are_there_once_go_in_no_circle():
+    rng = np.random.default_rng(0)
+    prompt, chosen, rejected = (rng.integers(0, k, 400).astype(np.uint64) for k in (150, 4, 4))
+    alone = np.array([(prompt == p).sum() == 1 for p in prompt])
+    found = cycles(prompt, chosen, rejected)
+    assert alone.any() and found.any() and not found[alone].any()
+    assert (cycles(prompt[~alone], chosen[~alone], rejected[~alone]) == found[~alone]).all()
