@@ -25,7 +25,7 @@ from benchmarks.rows import result_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "scale.json"
-SIZES = (100_000, 1_000_000)
+SIZES = (100_000, 300_000, 1_000_000)
 COMMAND = "make bench-scale"
 WORDS = [
     f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("la", "me", "ni", "ro", "su", "ta", "ke", "vo")
