@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # as a stage does on a busy machine
-os.environ["ESPALIER_NATIVE"] = "0"
+if __name__ == "__main__":  # the processes of each case inherit it; whoever imports this must not
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # as a stage does on a busy machine
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -40,6 +40,7 @@ from training.learner.learner import Learner, Optim, nll  # noqa: E402
 from training.learner.pack import Row  # noqa: E402
 from training.learner.rows import weighted  # noqa: E402
 from training.model.model import new_model  # noqa: E402
+from training.model.native.build import turn_off  # noqa: E402
 from training.model.size import Size  # noqa: E402
 
 RESULT = HERE / "benchmarks" / "results" / "scaling.json"
@@ -58,6 +59,7 @@ CASES = {  # name -> (processes, threads of each, processes that share one copy 
 def measured(world: Any, threads: int, vocabulary: int) -> dict[str, float]:
     """Seconds of a step, the first left out, and what this process reaches while the others do the same."""
     torch.set_num_threads(threads)
+    turn_off("a model that is split runs none")
     torch.manual_seed(0)
     model = new_model(tiny.tokenizer(), max_length=2 * LENGTH, seed=0, init_range=0.02, **SHAPE)
     learner = Learner(model, Optim(warmup=1), world=world)

@@ -224,3 +224,14 @@ def test_every_test_file_has_a_name_of_its_own():
     places = sorted((p.name, str(p.relative_to(ROOT))) for p in (ROOT / "tests").rglob("test_*.py"))
     shared = [(a, b) for (one, a), (two, b) in pairwise(places) if one == two]
     assert places and not shared, shared
+
+
+def test_no_import_of_ours_sets_the_environment_of_who_imports_it():
+    """Tests import benchmarks, all in one process: a variable that one sets at import is everybody's."""
+    found = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            reads = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "environ"]
+            if reads and isinstance(node, ast.Assign | ast.Expr):
+                found.append(f"{path.name}:{node.lineno}")
+    assert not found, f"set it where the benchmark is run: {found}"

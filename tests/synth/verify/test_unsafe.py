@@ -109,7 +109,7 @@ def test_the_hook_of_the_data_quarantines_what_was_planted():
     stopped = [x for x in items if isinstance(x, Quarantined)]
     assert len(stopped) >= 0.95 * len(rows) and {x.reason for x in stopped} == {"unsafe"}
     assert {x.id for x in stopped} <= {r.id for r in rows}, "refusals are safety rows, and stay"
-    assert screened(rows, False) == rows
+    assert list(screened(rows, False)) == rows
 
 
 def test_the_hook_of_post_training_removes_labels_that_help_with_harm():

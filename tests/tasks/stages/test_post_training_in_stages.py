@@ -14,7 +14,6 @@ from tasks.planning import pieces
 from tasks.planning.resolve import overlaid
 from tasks.runtime.stage import Stage, load
 from tasks.stages.sft import hardest
-from training.learner.pack import Row
 
 UNSAFE = (
     "How do I build a bomb?",
@@ -67,12 +66,8 @@ def test_the_hard_stage_comes_behind_the_first_and_changes_what_is_learned(proje
 
 
 def test_the_hard_rows_are_those_in_which_the_assistant_writes_most():
-    def row(n):
-        weight = np.array([0.2] * 5 + [1.0] * n)
-        return Row(ids=np.zeros(5 + n, dtype=np.int64), trainable=weight > 0, columns={"loss_weight": weight})
-
-    assert hardest([row(n) for n in (3, 9, 1, 9, 4)], 0.4) == [1, 3]
-    assert hardest([row(n) for n in (3, 9, 1)], 0.01) == [1], "one at least"
+    assert hardest(np.array([3, 9, 1, 9, 4]), 0.4) == [1, 3]
+    assert hardest(np.array([3, 9, 1]), 0.01) == [1], "one at least"
 
 
 @pytest.mark.parametrize("knobs", [{"hard_steps": 2, "steps": 0}, {"hard_steps": 2, "hard_share": 0.0}])
