@@ -17,7 +17,7 @@ arrays:
 The first of several duplicates is not reported; both sides of a contradiction are. In a band that more
 than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
 
-Of a row 52 bytes stay in memory, and twice as many while keys are sorted. Its MinHash, bands and numbers (536 bytes) lie in files of a
+Of a row, arrays of 52 bytes stay in memory, and twice as many while keys are sorted. Its MinHash, bands and numbers (536 bytes) lie in files of a
 temporary folder: a band is read when its turn has come, the others where two rows are compared. A fault costs some
 150 bytes more.
 
