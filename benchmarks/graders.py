@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import sys
 import time
 from collections import Counter
@@ -24,6 +22,7 @@ from synth.verify import verify
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+from benchmarks.rows import result_row
 from tests.support import spellings, sql_mutants
 
 RESULTS = ROOT / "benchmarks" / "results" / "graders.json"
@@ -73,40 +72,19 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     arguments.add_argument("--problems", type=int, default=12, help="problems of each level of a family of SQL")
     count = arguments.parse_args().problems
-    common = {
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {"python": platform.python_version()},
-        "command": COMMAND,
-    }
-
-    def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-        return {
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": None,
-            "high": None,
-            "n": n,
-            **common,
-        }
-
     tallies = dict(sorted(counted().items()))
     tallies["all of these"] = sum(tallies.values(), Counter())
     tallies["sql: changed queries, queries in other words"] = queries(count)
     out = []
     for case, tally in tallies.items():
         for kind, false in (("right", "refused"), ("wrong", "paid")):
-            out.append(result(case, f"{kind} answers", tally[kind], "", "higher", tally[kind]))
-            out.append(result(case, false, tally[false], "", "lower", tally[kind]))
+            out.append(result_row(case, f"{kind} answers", tally[kind], "", COMMAND, tally[kind], better="higher"))
+            out.append(result_row(case, false, tally[false], "", COMMAND, tally[kind], better="lower"))
     problems = list(sql_mutants.problems(count))
     verify(problems[0], "SELECT 1")
     for name, each in (("sql: one answer to each problem", 1), ("sql: eight answers to each problem", 8)):
         out.append(
-            result(name, "scorings a second", round(speed(problems, each)), "/s", "higher", len(problems) * each)
+            result_row(name, "scorings a second", round(speed(problems, each)), "/s", COMMAND, len(problems) * each)
         )
     RESULTS.write_text(json.dumps(out, indent=1) + "\n", encoding="utf-8")
     total, sql = tallies["all of these"], tallies["sql: changed queries, queries in other words"]

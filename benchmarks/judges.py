@@ -18,13 +18,12 @@ the sets called `fresh`, of other seeds, drawn after it was written down.
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from benchmarks.cleaning_data import GSM8K, _vote
 from synth.preferences.cleaners._annotators import MODELS, dependence, majority
 from synth.preferences.cleaners.annotators import fitted
@@ -144,18 +143,4 @@ def result(
     n: int = DRAWS,
     better: str = "higher",
 ) -> dict:
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": low,
-            "high": high,
-            "n": n,
-            "peers": {},
-        },
-        **{"ratio_to_best_peer": None, "device": f"{os.cpu_count()} cores, {platform.machine()}"},
-        **{"versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": COMMAND},
-    }
+    return result_row(case, metric, value, unit, COMMAND, n, better=better, low=low, high=high, numpy=np.__version__)

@@ -32,6 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from synth.preferences.cleaners._grams import densified, hashed
 from synth.preferences.imported import Reader
 from tasks.rows.audit import Audit, audit
@@ -224,28 +225,8 @@ def confident(n: int, d: int = 24) -> list[dict]:
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": None,
-            "high": None,
-            "n": n,
-            "peers": {},
-        },
-        **{"ratio_to_best_peer": None, "device": DEVICE},
-        **{
-            "versions": {
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-                "datasketch": version("datasketch"),
-            },
-            "command": COMMAND,
-        },
-    }
+    packages = {"numpy": np.__version__, "datasketch": version("datasketch")}
+    return result_row(case, metric, value, unit, COMMAND, n, better=better, **packages) | {"device": DEVICE}
 
 
 def main() -> int:
