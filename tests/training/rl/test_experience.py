@@ -63,15 +63,20 @@ def says(services):
 MIXED = says(lambda i: ["0", "1"] if i % 2 else ["1"])  # even problems are always solved
 
 
-def experience(say=MIXED, *, n=8, **more):
+def player_of(say):
+    """Plays the environment of this file with what `say` says."""
     source = tiny.Scripted(say)
-    player = Player(
+    return Player(
         sampler=source,
         renderer=source.renderer,
         envs={"single": Rated(0.0, "")},
         sampling=Sampling(max_tokens=40),
         max_tokens=200,
     )
+
+
+def experience(say=MIXED, *, n=8, **more):
+    player = player_of(say)
     knobs = {
         "problems": problems(n),
         "player": player,

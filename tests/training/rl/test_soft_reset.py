@@ -9,7 +9,7 @@ import tiny
 import torch
 
 from tasks.lab import toy
-from test_experience import Rated, says
+from test_experience import Rated, player_of, says
 from synth.types import Problem, Sampling
 from training.learner.learner import Learner, Optim, nll, score
 from training.learner.pack import pack, rollout_row
@@ -99,14 +99,7 @@ def test_knobs_without_sense_are_refused(knobs):
 
 
 def told(texts):
-    source = tiny.Scripted(lambda seen, seed: texts[seed % len(texts)])
-    player = Player(
-        sampler=source,
-        renderer=source.renderer,
-        envs={"single": Rated(0.0, "")},
-        sampling=Sampling(max_tokens=40),
-        max_tokens=200,
-    )
+    player = player_of(lambda seen, seed: texts[seed % len(texts)])
     asked = Problem.make(prompt="7", answer="1", verifier="exact", env="single", family="f", split="train")
     return player.play([asked], 4, 0)[0].rollouts
 
