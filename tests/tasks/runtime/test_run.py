@@ -36,6 +36,7 @@ def test_a_stage_flow_does_not_import_prefect():
     ],
 )
 def test_threads_that_wait_spin_shortly_where_others_use_the_cores(monkeypatch, used, own, spin):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)  # a stage asks before it loads torch
     monkeypatch.setattr(threads.psutil, "cpu_percent", lambda interval: used)
     monkeypatch.setattr(threads.psutil, "cpu_count", lambda: 2)
     monkeypatch.setattr(threads.os, "environ", dict(own))
@@ -44,6 +45,14 @@ def test_threads_that_wait_spin_shortly_where_others_use_the_cores(monkeypatch, 
     monkeypatch.setattr(threads.os, "environ", {})
     threads.set_threads(1)  # one thread waits for nobody
     assert "GOMP_SPINCOUNT" not in threads.os.environ
+
+
+def test_threads_are_not_looked_at_once_torch_is_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    monkeypatch.setattr(threads.psutil, "cpu_percent", lambda interval: pytest.fail("it is settled"))
+    monkeypatch.setattr(threads.os, "environ", {})
+    threads.set_threads(2)
+    assert threads.os.environ == {"OMP_NUM_THREADS": "2"}
 
 
 @pytest.fixture
