@@ -225,8 +225,10 @@ def confident(n: int, d: int = 24) -> list[dict]:
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-    packages = {"numpy": np.__version__, "datasketch": version("datasketch")}
-    return result_row(case, metric, value, unit, COMMAND, n, better=better, **packages) | {"device": DEVICE}
+    row = result_row(
+        case, metric, value, unit, COMMAND, n, better=better, numpy=np.__version__, datasketch=version("datasketch")
+    )
+    return row | {"device": DEVICE}
 
 
 def main() -> int:
