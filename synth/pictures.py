@@ -1,7 +1,7 @@
 """Pictures that a process holds: their names, and their pixels, each once.
 
 The name of a picture is the hash of its content (`synth.types.picture_name`). Messages name pictures, never hold them; who
-decodes, draws or reads one from a table adds it to `HELD`, and a vision-language model reads it there (training/media.py).
+decodes, draws or reads one from a table adds it to `HELD`, and a vision-language model reads it there (training/model/vision.py).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ ALONE = {  # who alone may import it
 }
 # The rooms of each package by floor, the ground first: a room may import rooms of lower floors, and itself.
 FLOORS = {
-    "training": ("media", "types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
+    "training": ("types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
     "synth": (
         "types quantities sandbox",
         "external scenes pictures",

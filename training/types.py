@@ -5,8 +5,8 @@ Conventions, the same everywhere:
 - Entry t of a per-token tensor refers to token t as a *target*: logp[t] = log p(ids[t] | earlier tokens of its row).
   The first token of a row has no history: its logp is 0 and it is never trainable.
 - An id below 0 is one of the tokens of a picture, and says which: two rows with different pictures differ wherever ids
-  are compared (shared prefixes, the cache of prompts, a table of rollouts). Only a vision-language model reads them
-  (training/model/vision.py), and no loss trains on them.
+  are compared (shared prefixes, the cache of prompts, a table of rollouts). A process holds the pixels once, in `HELD`
+  (synth/pictures.py); only a vision-language model reads them (training/model/vision.py), and no loss trains on the ids.
 - A row is one token sequence the model sees (a rollout, a demonstration, one side of a pair). Rows are never split.
 """
 
@@ -20,12 +20,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from synth.pictures import picture_key
 from synth.types import Problem, Sampling, Score, Scored
-from training.media import Shown, shown_in
 
 Stop = Literal[
     "end", "length", "stop_string", "stop_id", "budget", "lost"
 ]  # lost: the engine lost it twice; such a segment has no tokens
+
+
+PICTURE_TOKENS = 1 << 12  # the most that a picture may have
+
+
+def picture_ids(name: str, tokens: int) -> np.ndarray:
+    """The ids [tokens] int64 of a picture: -1 - (key x PICTURE_TOKENS + k). Raises ValueError for more tokens than an id can
+    count."""
+    if not 0 < tokens <= PICTURE_TOKENS:
+        raise ValueError(f"a picture of {tokens} tokens: it may have 1 to {PICTURE_TOKENS}")
+    return -1 - (picture_key(name) * PICTURE_TOKENS + np.arange(tokens, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A picture in a segment: the key of its name, its first token and the number of its tokens."""
+
+    key: int
+    start: int
+    tokens: int
+
+
+def shown_in(ids: np.ndarray) -> tuple[Shown, ...]:
+    """The pictures in ids [n], in order."""
+    at = np.flatnonzero(ids < 0)
+    key, place = np.divmod(-1 - ids[at], PICTURE_TOKENS)
+    begins = np.flatnonzero(place == 0)
+    counts = np.diff(np.append(begins, len(at)))
+    return tuple(Shown(int(key[i]), int(at[i]), int(n)) for i, n in zip(begins, counts, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)

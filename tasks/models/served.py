@@ -12,9 +12,10 @@ from tasks.models import engines
 from tasks.models.generation import trained_by, way_of
 from tasks.planning import plan
 from tasks.runtime.models import model_path
-from tasks.serving.api import Decoding, Served
+from tasks.serving.api import Served
 from tasks.serving.conversations import Conversations
 from tasks.serving.training_api import Trainer
+from training.decode import ServedDecoder
 from training.model.model import load_model
 from training.model.render import Renderer
 
@@ -54,7 +55,7 @@ def served(
     name: str = "",
     engine: str = "torch",
     device: str = "",
-    decoding: Decoding | None = None,
+    decoding: ServedDecoder | None = None,
 ) -> Served:
     """Raises UserError for a model, an engine or a decoder that is not available, and for a decoder with an engine
     other than torch."""

@@ -13,8 +13,7 @@ from tasks.planning import plan
 from tasks.planning.pieces import bind
 from tasks.runtime.stage import REMEDY
 from tasks.storage import commit, tables
-from tasks.serving.api import Decoding
-from training.decode import DecodingSampler
+from training.decode import DecodingSampler, ServedDecoder
 from training.model.render import Renderer
 
 
@@ -60,7 +59,7 @@ def decoder_of(
     )
 
 
-def serving(root: Path, name: str, budget: int) -> Decoding:
+def serving(root: Path, name: str, budget: int) -> ServedDecoder:
     """The decoder as `espalier serve` takes it. Raises UserError if it is unknown; `around` does where it lacks
     something."""
     settings = plan.plans(root, changed=lambda params: params)["evaluate"]["params"]
@@ -70,7 +69,7 @@ def serving(root: Path, name: str, budget: int) -> Decoding:
     def around(sampler: Any, renderer: Renderer, device: str) -> DecodingSampler:
         return decoder_of(root, settings, name, sampler, renderer, forward_tokens=budget, device=device)
 
-    return Decoding(name=name, budget=budget, temperature=temperature, around=around)
+    return ServedDecoder(name=name, budget=budget, temperature=temperature, around=around)
 
 
 def _bound(settings: Mapping[str, Any], name: str) -> Any:

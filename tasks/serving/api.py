@@ -12,7 +12,6 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +23,7 @@ from synth.types import Message, Sampling, seed_for
 from tasks.core import local
 from tasks.serving.refusal import Refused, error, refusals
 from tasks.serving.conversations import Conversations, Piece, Request, Token, scored
-from training.model.render import Renderer
+from training.decode import ServedDecoder
 
 MOST = 256  # most answers that wait or are in progress
 _BODY = 4 << 20  # bytes
@@ -103,21 +102,6 @@ class Completion(Common):
     suffix: None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """The decoder that answers.
-
-    budget       forward tokens that an answer may cost; 0: no bound
-    temperature  the decoder's own, whatever a request says; None: that of the request
-    around       sampler, renderer, device -> the decoder as a sampler
-    """
-
-    name: str
-    budget: int = 0
-    temperature: float | None = None
-    around: Callable[[Any, Renderer, str], Any]
-
-
 class Served:
     """A model and its facts. name: its name in requests; context: most tokens of a prompt and its answer; decoding: the
     decoder that is the sampler of the conversations, None for plain answers; generation: how turns are written, "" one
@@ -129,7 +113,7 @@ class Served:
         *,
         name: str,
         context: int,
-        decoding: Decoding | None = None,
+        decoding: ServedDecoder | None = None,
         generation: str = "",
     ) -> None:
         self.decoding, self.generation = decoding, generation

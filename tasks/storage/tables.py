@@ -299,7 +299,7 @@ def parts(path: Path, columns: list[str] | None = None, rows: int = READ) -> Ite
 
 def each(path: Path, cls: type[T], *, checked: bool = False) -> Iterator[T]:
     """The values of a file written by `write`, a part at a time; this process then holds the pictures that they show
-    (training.media.HELD). checked: the rows were checked against the schema before. Raises UserError if the file is
+    (synth.pictures.HELD). checked: the rows were checked against the schema before. Raises UserError if the file is
     missing, unreadable, of another version, or breaks the schema, once it comes there."""
     keys, shown = _Keys(cls), set[str]()
     for table in parts(path):

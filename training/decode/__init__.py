@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from training.decode._engine import Account, Ask, Decoded, Draw, Engine, Example
-from training.decode._turns import DecodingSampler
+from training.decode._turns import DecodingSampler, ServedDecoder
 
-__all__ = ["Account", "Ask", "DecodePiece", "Decoded", "DecodingSampler", "Draw", "Engine", "Example"]
+__all__ = ["Account", "Ask", "DecodePiece", "Decoded", "DecodingSampler", "Draw", "Engine", "Example", "ServedDecoder"]
 
 
 class DecodePiece(Protocol):

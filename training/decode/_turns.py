@@ -10,6 +10,7 @@ import numpy as np
 
 from synth.types import Sampling, seed_for
 from training.decode._engine import Account, Ask, Decoded, Engine
+from training.model.render import Renderer
 from training.types import Segment
 
 
@@ -40,6 +41,21 @@ class DecodingSampler:
 
     def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> _Session:
         return _Session(self, prompts, seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedDecoder:
+    """The decoder that answers the requests of a server.
+
+    budget       forward tokens that an answer may cost; 0: no bound
+    temperature  the decoder's own, whatever a request says; None: that of the request
+    around       sampler, renderer, device -> the decoder as a sampler
+    """
+
+    name: str
+    budget: int = 0
+    temperature: float | None = None
+    around: Callable[[Any, Renderer, str], Any]
 
 
 class _Session:

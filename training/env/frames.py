@@ -28,7 +28,7 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify import extract_answer, missing, verify
 from training.env import system
 from training.env.look import pictures
-from training.media import HELD
+from synth.pictures import HELD
 
 TOOLS = "draw"
 BUDGETS = ("most",)

@@ -17,7 +17,7 @@ import numpy as np
 from synth.types import Message, Problem, seed_for
 from training.env import system
 from training.env.single import Single
-from training.media import HELD
+from synth.pictures import HELD
 
 TOOLS = "draw"
 BUDGETS = ()

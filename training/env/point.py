@@ -31,7 +31,7 @@ from synth.verify import boxes
 from synth.verify.clicks import Screen, read
 from training.env import system
 from training.env.look import asked, pictures
-from training.media import HELD
+from synth.pictures import HELD
 
 TOOLS = "draw"
 BUDGETS = ("most",)

@@ -31,7 +31,7 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify.clicks import Screen, after, played, read
 from training.env import system
 from training.env.look import asked, pictures
-from training.media import HELD
+from synth.pictures import HELD
 
 TOOLS = "draw"
 BUDGETS = ("most",)

@@ -142,7 +142,7 @@ def new_vision_model(
     init_range: float = 0.02,
 ) -> nn.Module:
     """A from-scratch vision-language model of the SmolVLM architecture, fp32, for pictures of `picture` x `picture`
-    pixels in patches of `patch`; `scale` x `scale` patches become one token (training/media.py). init_range: standard
+    pixels in patches of `patch`; `scale` x `scale` patches become one token (training/types.py). init_range: standard
     deviation of its initial weights."""
     from transformers import SmolVLMConfig, SmolVLMForConditionalGeneration
 

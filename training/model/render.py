@@ -12,7 +12,7 @@ No text may be lost: marked text of every role must appear in the template's out
 messages, their text is sent as a user's (`Renderer.as_user`); if text is lost even then, the template is refused.
 
 A message may show pictures (`Message.media`): each `<image>` of its text becomes the tokens of one of them
-(training/media.py), if the tokenizer's model reads pictures. `<image>` in a message without media is text.
+(training/types.py), if the tokenizer's model reads pictures. `<image>` in a message without media is text.
 
 Text never becomes structure: special tokens in a message are broken up by spaces. In tool output, so is markup for
 which the tokenizer has special tokens (`<think>`, `</tool_response>`), and the lines that the template itself writes
@@ -33,7 +33,7 @@ from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
 
 from synth.types import Message
-from training.media import picture_ids
+from training.types import picture_ids
 
 PICTURE = "<image>"  # a picture's place in the text of a message
 _MARK = "Zmarkerz"

@@ -1,4 +1,4 @@
-"""How a vision-language model reads the pictures of a row (training/media.py): each picture of a pass goes through the
+"""How a vision-language model reads the pictures of a row (training/types.py): each picture of a pass goes through the
 vision tower once, with gradient, and its tokens take the place of embeddings."""
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from training.media import HELD, PLACES
+from synth.pictures import HELD
+from training.types import PICTURE_TOKENS
 
 FAMILIES = {"smolvlm", "idefics3"}  # model types whose vision tower and connector `features` knows
 
@@ -59,10 +60,10 @@ def embedded(body: Any, ids: Tensor) -> Tensor:
     if not bool(at.any()):
         return words
     codes = -1 - ids[at]
-    keys, which = torch.unique(codes // PLACES, return_inverse=True)
+    keys, which = torch.unique(codes // PICTURE_TOKENS, return_inverse=True)
     size, tower = body.config.vision_config.image_size, next(body.vision_model.parameters())
     seen = features(body, shown(keys.tolist(), size, tower.device, tower.dtype))
-    place = codes % PLACES
+    place = codes % PICTURE_TOKENS
     if int(place.max()) >= seen.shape[1]:
         raise ValueError(
             f"a row gives a picture {int(place.max()) + 1} tokens, and this model reads {seen.shape[1]} of each: the row was made for another model"

@@ -15,7 +15,7 @@ from tasks.runtime.stage import Stage
 from tasks.stages.evaluate import row
 from tasks.stages.problems import problems
 from tasks.storage import pictures, tables
-from training.media import HELD, Pictures, name_of
+from synth.pictures import HELD, Pictures, name_of
 from training.types import Rollout
 
 
@@ -50,8 +50,8 @@ def test_a_table_carries_the_pictures_of_its_rows_once(tmp_path, monkeypatch):
     again = {"question": "<image>Which of <image> is red?", "answer": "left", "images": ["0.png", "1.png"]}
     table = run(tmp_path, [*rows, again]) / "problems.parquet"
     assert tables.raw(pictures.beside(table)).num_rows == 30
-    monkeypatch.setattr("training.media.HELD.held", {})
-    monkeypatch.setattr("training.media.HELD.names", {})
+    monkeypatch.setattr("synth.pictures.HELD.held", {})
+    monkeypatch.setattr("synth.pictures.HELD.names", {})
     made = tables.read(table, Problem)
     assert len(made) == 31 and len({p.id for p in made}) == 31 and {p.split for p in made} >= {"train", "test"}
     for i, p in enumerate(made[:30]):

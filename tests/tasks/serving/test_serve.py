@@ -26,7 +26,8 @@ from tasks.results.chat import Chat
 from tasks.core import local
 from tasks.evaluation.decoding import decoding
 from tasks.planning.pieces import bind
-from tasks.serving.api import Decoding, Served, guarded
+from tasks.serving.api import Served, guarded
+from training.decode import ServedDecoder
 from tasks.storage import tables
 from tasks.serving.conversations import CHUNK, Conversations, Request, Writer, scored
 from training.model.model import load_model, save_model
@@ -83,7 +84,7 @@ def by(name, budget=0, temperature=None, rewards=None, reference=None, **knobs):
             decode, sampler, renderer, rewards=rewards, pairs=list, forward_tokens=budget, reference=reference
         )
 
-    return Decoding(name=name, budget=budget, temperature=temperature, around=around)
+    return ServedDecoder(name=name, budget=budget, temperature=temperature, around=around)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from synth.families.scene_questions import scene_questions
 from synth.scenes import draw, parts
 from synth.types import Problem
 from training.env.look import look
-from training.media import HELD
+from synth.pictures import HELD
 
 
 def problem() -> Problem:

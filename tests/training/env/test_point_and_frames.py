@@ -10,7 +10,7 @@ from synth.scenes.screens import read, seen
 from synth.types import Problem
 from training.env.frames import frames, smaller, spread
 from training.env.point import point
-from training.media import HELD
+from synth.pictures import HELD
 
 TOOLS = {"draw": draw}
 SCREEN = Problem.make(

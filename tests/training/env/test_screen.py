@@ -10,7 +10,7 @@ from synth.types import Message, Problem, Scored
 from synth.verify import verify
 from synth.verify.clicks import played, read
 from training.env.screen import left, screen
-from training.media import HELD
+from synth.pictures import HELD
 from training.rl.group_transform.judged_actions import asked
 from training.types import Rollout
 

@@ -8,7 +8,7 @@ from synth.types import Problem
 from training.env.focus import focus, lower, region
 from training.env.perceive import perceive
 from training.env.reflect import reflect
-from training.media import HELD
+from synth.pictures import HELD
 
 SHOWN = "Scene of 128: blue cross 4 at 0 0; red ring 6 at 12 5"
 

@@ -13,7 +13,8 @@ from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.model.attention import PackedRows
 from training.model.model import hidden_states, load_model, new_vision_model, save_model, train_tokenizer
-from training.media import HELD, Shown, name_of, picture_ids, picture_key
+from synth.pictures import HELD, name_of, picture_key
+from training.types import Shown, picture_ids
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Segment
