@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning import t_interval
+from benchmarks.rows import result_row
 
 SAMPLES = 2
 # No numbers and no continents: tables of the one and lists of the other are longer than so small a model reads.
@@ -253,11 +254,7 @@ def summarise(protocol: Protocol, runs: list[dict[str, Any]]) -> list[dict[str, 
     from importlib.metadata import version
 
     cells = sorted(set.intersection(*(set(r["models"]["rl"]) for r in runs)))
-    about = {
-        "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "command": protocol.command,
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
-    }
+    device = f"{os.cpu_count()} CPU cores, {platform.machine()}"
 
     def result(
         case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]
@@ -265,19 +262,21 @@ def summarise(protocol: Protocol, runs: list[dict[str, Any]]) -> list[dict[str, 
         value, low, high = t_interval(values)
         means = {k: sum(v) / len(v) for k, v in peers.items()}
         best = next(iter(means.values()), None)
-        return {
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": better,
-            "low": low,
-            "high": high,
-            "n": len(values),
-            "peers": means,
-            "ratio_to_best_peer": value / best if best else None,
-            **about,
-        }
+        return result_row(
+            case,
+            metric,
+            value,
+            unit,
+            protocol.command,
+            len(values),
+            better=better,
+            low=low,
+            high=high,
+            peers=means,
+            ratio=value / best if best else None,
+            device=device,
+            torch=version("torch"),
+        )
 
     def both(case: str, some: list[str]) -> list[dict[str, Any]]:
         seen = {(m, w): [per_seed(r, m, w, some) for r in runs] for m in ("rl", "sft") for w in ("scores", "calls")}

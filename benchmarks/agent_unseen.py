@@ -39,6 +39,7 @@ from typing import Any
 
 from benchmarks import agent, agent_long
 from benchmarks.learning import t_interval
+from benchmarks.rows import result_row
 
 SEEDS = (11, 12, 13, 14, 15)
 RELATIONS = [*agent.LINKS, "continent"]  # of trees
@@ -123,11 +124,7 @@ def oracle(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, list[in
 def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Results in the one shape of all benchmarks: a row of LONG per cell, the differences between cells, and what RL
     adds to SHORT."""
-    about = {
-        "device": f"{os.cpu_count()} CPU cores, {platform.machine()}",
-        "command": protocol.command,
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
-    }
+    device = f"{os.cpu_count()} CPU cores, {platform.machine()}"
     out: list[dict[str, Any]] = []
 
     def row(case: str, more: tuple[str, Sequence[str]], less: tuple[str, Sequence[str]] | None = None) -> None:
@@ -147,19 +144,19 @@ def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict
     def add(case: str, metric: str, values: list[float], unit: str, better: str) -> None:
         value, low, high = t_interval(values)
         out.append(
-            {
-                "case": case,
-                "metric": metric,
-                "value": value,
-                "unit": unit,
-                "better": better,
-                "low": low,
-                "high": high,
-                "n": len(runs),
-                "peers": {},
-                "ratio_to_best_peer": None,
-                **about,
-            }
+            result_row(
+                case,
+                metric,
+                value,
+                unit,
+                protocol.command,
+                len(runs),
+                better=better,
+                low=low,
+                high=high,
+                device=device,
+                torch=version("torch"),
+            )
         )
 
     for cell in CHAINS:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from synth.types import Problem, Sampling, Scored, Unscorable
 from tasks.serving.sessions import Sessions
 from training.env.program import program
@@ -146,19 +146,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--episodes", type=int, default=200)
     n, load = parser.parse_args().episodes, os.getloadavg()[0]
-    about = {
-        "device": "",  # said at the end, with the load of the whole time
-        "versions": {"python": platform.python_version()}
-        | {name: version(name) for name in ("torch", "openai", "langgraph")},
-        "command": "make bench-agents",
-        "peers": {},
-        "ratio_to_best_peer": None,
-    }
+    versions = {name: version(name) for name in ("torch", "openai", "langgraph")}
     rows = []
 
     def result(case: str, metric: str, value: float, unit: str, better: str, n: int, low=None, high=None) -> None:
-        rows.append({"case": case, "metric": metric, "value": value, "unit": unit, "better": better})
-        rows[-1] |= {"low": value if low is None else low, "high": value if high is None else high, "n": n, **about}
+        low, high = value if low is None else low, value if high is None else high
+        rows.append(
+            result_row(case, metric, value, unit, "make bench-agents", n, better=better, low=low, high=high, **versions)
+        )
         print(f"{case}: {metric} {value:.4g} {unit}", flush=True)
 
     sessions = Sessions()
@@ -220,7 +215,7 @@ def main() -> None:
             high,
         )
     sessions.close()
-    for row in rows:
+    for row in rows:  # with the load of the whole time
         row["device"] = f"{os.cpu_count()} CPU cores, load {load:.0f} to {os.getloadavg()[0]:.0f}"
     RESULTS.write_text(json.dumps(rows, indent=1) + "\n")
 

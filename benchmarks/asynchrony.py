@@ -21,7 +21,6 @@ import argparse
 import copy
 import json
 import os
-import platform
 import resource
 import time
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ import numpy as np
 import torch
 
 from benchmarks.learning import t_interval
+from benchmarks.rows import result_row
 from synth.types import Message, Problem, Sampling, Scored
 from training.learner.learner import Learner, Optim
 from training.learner.loop import Round, run
@@ -228,21 +228,19 @@ def main() -> None:
     for case, metric, values, unit, better in rows + more:
         mean, low, high = t_interval(values) if len(values) > 1 else (values[0],) * 3
         out.append(
-            {
-                "case": case,
-                "metric": metric,
-                "value": mean,
-                "unit": unit,
-                "better": better,
-                "low": low,
-                "high": high,
-                "n": len(values),
-                "peers": {},
-                "ratio_to_best_peer": None,
-                "device": f"{os.cpu_count()} CPU cores, load {min(load):.0f} to {max(load):.0f}",
-                "versions": {"python": platform.python_version(), "torch": version("torch")},
-                "command": "make bench-asynchrony",
-            }
+            result_row(
+                case,
+                metric,
+                mean,
+                unit,
+                "make bench-asynchrony",
+                len(values),
+                better=better,
+                low=low,
+                high=high,
+                device=f"{os.cpu_count()} CPU cores, load {min(load):.0f} to {max(load):.0f}",
+                torch=version("torch"),
+            )
         )
         print(f"{case:<45} {metric:<10} {mean:8.3f} {unit}", flush=True)
     RESULTS.write_text(json.dumps(out, indent=1) + "\n")

@@ -25,7 +25,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ import numpy as np
 import sklearn
 
 from benchmarks.pairs import write
+from benchmarks.rows import result_row
 from synth.preferences.cleaners._noise import wilson
 from synth.preferences.cleaners.confident_learning import prune_by_noise_rate, symmetric
 from synth.preferences.cleaning import margins
@@ -202,16 +202,8 @@ def key(row: dict) -> str:
 
 
 def result(case: str, metric: str, value: float, unit: str, better: str, n: int) -> dict:
-    return {
-        **{"case": case, "metric": metric, "value": round(value, 3), "unit": unit, "better": better, "n": n},
-        **{"low": None, "high": None, "peers": {}, "ratio_to_best_peer": None, "command": COMMAND},
-        "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "scikit-learn": sklearn.__version__,
-        },
-    }
+    versions = {"numpy": np.__version__, "scikit-learn": sklearn.__version__}
+    return result_row(case, metric, round(value, 3), unit, COMMAND, n, better=better, **versions)
 
 
 def size(r: dict) -> int:

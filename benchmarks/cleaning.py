@@ -33,8 +33,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import platform
 import statistics
 import sys
 import time
@@ -46,6 +44,7 @@ import numpy as np
 
 from benchmarks.cleaning_data import DATA, Trial, trial
 from benchmarks.cleaning_methods import KNOWS, decide
+from benchmarks.rows import result_row
 from synth.types import digest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -252,24 +251,8 @@ def plain(small: list[dict]) -> dict[str, list[dict]]:
 def result(case, metric, values, better, unit="", low=None, high=None, n=None) -> dict:  # noqa: ANN001
     if low is None and len(values) > 1:
         low, high = min(values), max(values)
-    return {
-        **{
-            "case": case,
-            "metric": metric,
-            "value": statistics.fmean(values),
-            "unit": unit,
-            "better": better,
-            "low": low,
-            "high": high,
-        },
-        **{
-            "n": n or len(values),
-            "peers": {},
-            "ratio_to_best_peer": None,
-            "device": f"{os.cpu_count()} cores, {platform.machine()}",
-        },
-        **{"versions": {"python": platform.python_version(), "numpy": np.__version__}, "command": COMMAND},
-    }
+    mean, n = statistics.fmean(values), n or len(values)
+    return result_row(case, metric, mean, unit, COMMAND, n, better=better, low=low, high=high, numpy=np.__version__)
 
 
 def main() -> int:

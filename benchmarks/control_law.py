@@ -74,9 +74,9 @@ def windows(rounds: list[dict]) -> np.ndarray:
 
 def result(case: str, metric: str, values: list[float], unit: str, better: str, peers: dict[str, list[float]]) -> dict:
     mean = float(np.mean(values))
-    told = {k: float(np.mean(v)) for k, v in peers.items()}
-    best = min(told.values()) if told else None
-    found = result_row(
+    means = {k: float(np.mean(v)) for k, v in peers.items()}
+    best = min(means.values()) if means else None
+    return result_row(
         case,
         metric,
         mean,
@@ -87,9 +87,10 @@ def result(case: str, metric: str, values: list[float], unit: str, better: str, 
         low=min(values),
         high=max(values),
         one_core=True,
+        peers=means,
+        ratio=best / mean if best is not None and mean else None,
         numpy=np.__version__,
     )
-    return {**found, "peers": told, "ratio_to_best_peer": best / mean if best is not None and mean else None}
 
 
 def main() -> int:

@@ -32,6 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.rows import result_row
 from tasks.core.paths import CODE as ROOT
 
 PROBLEMS, SAMPLES, TIMES, THREADS = 1000, 8, 5, 2
@@ -67,21 +68,18 @@ def main() -> int:
 
 
 def result(case: str, seconds: list[float], n: int) -> dict[str, Any]:
-    return {
-        "case": case,
-        "metric": "seconds",
-        "value": statistics.median(seconds),
-        "unit": "s",
-        "better": "lower",
-        "low": min(seconds),
-        "high": max(seconds),
-        "n": n,
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; {THREADS} threads, a machine that others use too",
-        "versions": {"python": platform.python_version()},
-        "command": "make bench-evaluation",
-    }
+    return result_row(
+        case,
+        "seconds",
+        statistics.median(seconds),
+        "s",
+        "make bench-evaluation",
+        n,
+        better="lower",
+        low=min(seconds),
+        high=max(seconds),
+        device=f"{os.cpu_count()} cores, {platform.machine()}; {THREADS} threads, a machine that others use too",
+    )
 
 
 def timed(work: Callable[[], Any]) -> float:

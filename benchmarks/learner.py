@@ -49,6 +49,7 @@ from pathlib import Path
 
 from benchmarks.learner_heads import LARGE, ON_GPU, head, pairs, peak
 from benchmarks.learner_plot import plot
+from benchmarks.rows import result_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -430,21 +431,21 @@ def result(case: str, metric: str, unit: str, better: str, of: dict[str, list[fl
         if not best or not mid["here"]
         else round(mid["here"] / best if better == "higher" else best / mid["here"], 3)
     )
-    return {
-        "case": case,
-        "metric": metric,
-        "value": mid["here"],
-        "unit": unit,
-        "better": better,
-        "low": round(min(of["here"]), digits),
-        "high": round(max(of["here"]), digits),
-        "n": len(of["here"]),
-        "peers": peers,
-        "ratio_to_best_peer": ratio,
-        "device": device(),
-        "versions": versions(),
-        "command": COMMAND,
-    }
+    return result_row(
+        case,
+        metric,
+        mid["here"],
+        unit,
+        COMMAND,
+        len(of["here"]),
+        better=better,
+        low=round(min(of["here"]), digits),
+        high=round(max(of["here"]), digits),
+        peers=peers,
+        ratio=ratio,
+        device=device(),
+        **versions(),
+    )
 
 
 def device() -> str:

@@ -32,7 +32,6 @@ import csv
 import json
 import math
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -40,6 +39,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from benchmarks.rows import result_row
 
 SEEDS = (101, 202, 303, 404, 505)
 N_QUESTIONS, SAMPLES, BLANKED = 400, 8, 2
@@ -321,21 +322,19 @@ def gain(
 def result(case: str, metric: str, values: list[float], unit: str = "share", better: str = "higher") -> dict:
     """One result in the shape of all benchmarks."""
     mean, low, high = t_interval(values)
-    return {
-        "case": case,
-        "metric": metric,
-        "value": mean,
-        "unit": unit,
-        "better": better,
-        "low": low,
-        "high": high,
-        "n": len(values),
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": "2 CPU cores",
-        "versions": {"python": platform.python_version(), **{p: _version(p) for p in ("torch", "transformers")}},
-        "command": COMMAND,
-    }
+    return result_row(
+        case,
+        metric,
+        mean,
+        unit,
+        COMMAND,
+        len(values),
+        better=better,
+        low=low,
+        high=high,
+        device="2 CPU cores",
+        **{p: _version(p) for p in ("torch", "transformers")},
+    )
 
 
 def summarise(runs: list[dict]) -> list[dict]:

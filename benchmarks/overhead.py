@@ -25,7 +25,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import resource
 import signal
 import socket
@@ -43,6 +42,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.learning import t_interval
+from benchmarks.rows import result_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS, RAW = ROOT / "benchmarks/results/overhead.json", ROOT / "benchmarks/runs/overhead.json"
@@ -330,22 +330,19 @@ def results(raw: dict) -> list[dict]:
 
     def result(case: str, metric: str, values: list[float], unit: str) -> dict:
         value, low, high = t_interval(values)
-        versions = {"python": platform.python_version(), **{p: version(p) for p in ("prefect", "mlflow", "dvc")}}
-        return {
-            "case": case,
-            "metric": metric,
-            "value": value,
-            "unit": unit,
-            "better": "lower",
-            "low": low,
-            "high": high,
-            "n": len(values),
-            "peers": {},
-            "ratio_to_best_peer": None,
-            "device": f"{os.cpu_count()} CPU cores, {raw['where']}",
-            "versions": versions,
-            "command": "make bench-overhead",
-        }
+        return result_row(
+            case,
+            metric,
+            value,
+            unit,
+            "make bench-overhead",
+            len(values),
+            better="lower",
+            low=low,
+            high=high,
+            device=f"{os.cpu_count()} CPU cores, {raw['where']}",
+            **{p: version(p) for p in ("prefect", "mlflow", "dvc")},
+        )
 
     out = []
     if rows := raw.get("tracking"):

@@ -22,8 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
-import platform
 import random
 import resource
 import sqlite3
@@ -40,6 +38,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from synth.knowledge.kb import KB, Relation
 from synth.knowledge.postings import Postings
 from synth.knowledge.world import FIRST, LAST
@@ -481,19 +480,22 @@ def result(
     n: int,
     peers: dict[str, float] | None = None,
 ) -> dict:
-    return {
-        **{"case": case, "metric": metric, "value": value, "unit": unit, "better": better},
-        **{
-            "low": min(spread) if spread else None,
-            "high": max(spread) if spread else None,
-            "n": n,
-            "peers": peers or {},
-        },
-        "ratio_to_best_peer": value / max(peers.values()) if peers else None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "numpy": np.__version__, "sqlite": sqlite3.sqlite_version},
-        "command": COMMAND,
-    }
+    return result_row(
+        case,
+        metric,
+        value,
+        unit,
+        COMMAND,
+        n,
+        better=better,
+        low=min(spread) if spread else None,
+        high=max(spread) if spread else None,
+        one_core=True,
+        peers=peers,
+        ratio=value / max(peers.values()) if peers else None,
+        numpy=np.__version__,
+        sqlite=sqlite3.sqlite_version,
+    )
 
 
 def main() -> int:

@@ -33,7 +33,6 @@ import argparse
 import json
 import math
 import os
-import platform
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -43,6 +42,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.learning import ROOT, Seed, _version, by_family, head, lay_own_right_answers, played, t_interval
+from benchmarks.rows import result_row
 
 SEEDS = (1, 2, 3, 4, 5)
 N_QUESTIONS, PER_FAMILY, SAMPLES, MOST = 60, 48, 2, 64
@@ -246,16 +246,29 @@ def summarise(runs: list[dict]) -> list[dict]:
 
 def _summary(runs: list[dict]) -> list[dict]:
     cases = {c for c in runs[0]["cases"] if all(c in r["cases"] for r in runs)}
-    versions = {"python": platform.python_version(), **{p: _version(p) for p in ("torch", "transformers")}}
+    versions = {p: _version(p) for p in ("torch", "transformers")}
     out: list[dict] = []
 
     def result(case: str, per_seed: list[list[float]], metric: str = "pass@1", unit: str = "share") -> None:
         flat = per_seed[0] if len(runs) == 1 else [sum(v) / len(v) for v in per_seed]
         mean, low, high = t_interval(flat)
-        about = {"better": "lower" if unit == "CPU s" else "higher", "peers": {}, "ratio_to_best_peer": None}
-        where = {"device": f"{runs[0]['threads']} thread(s) of a shared CPU", "versions": versions, "command": COMMAND}
-        numbers = {"value": mean, "unit": unit, "low": low, "high": high, "n": len(flat)}
-        out.append({"case": case, "metric": metric, **numbers, **about, **where})
+        better = "lower" if unit == "CPU s" else "higher"
+        device = f"{runs[0]['threads']} thread(s) of a shared CPU"
+        out.append(
+            result_row(
+                case,
+                metric,
+                mean,
+                unit,
+                COMMAND,
+                len(flat),
+                better=better,
+                low=low,
+                high=high,
+                device=device,
+                **versions,
+            )
+        )
 
     def means(name: str, kind: str, key: str = "scores") -> list[list[float]]:
         return [

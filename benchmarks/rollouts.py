@@ -29,6 +29,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.rows import result_row
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 COMMAND = "make bench-rollouts"
@@ -273,19 +275,18 @@ def beside(turns: int, base: dict) -> list[dict]:
         }
         for metric, (values, unit) in columns.items():
             results.append(
-                {
-                    "case": f"the learner's step, {case}",
-                    "metric": metric,
-                    "value": statistics.median(values),
-                    "unit": unit,
-                    "better": "lower",
-                    "low": min(values),
-                    "high": max(values),
-                    "n": turns,
-                    "peers": {},
-                    "ratio_to_best_peer": None,
+                result_row(
+                    f"the learner's step, {case}",
+                    metric,
+                    statistics.median(values),
+                    unit,
+                    COMMAND,
+                    turns,
+                    better="lower",
+                    low=min(values),
+                    high=max(values),
                     **base,
-                }
+                )
             )
     return results
 
@@ -310,7 +311,7 @@ def main() -> None:
             )
         )
         return
-    base = {"device": device(), "versions": versions(), "command": COMMAND}
+    base = {"device": device(), **versions()}
     path = RESULTS / "rollouts.json"
     if args.only:
         kept = [
@@ -333,19 +334,19 @@ def main() -> None:
         mid = {p: round(statistics.median(x)) for p, x in rates.items()}
         peers = {p: x for p, x in mid.items() if p != "here"}
         results.append(
-            {
-                "case": case,
-                "metric": "tokens_per_second",
-                "value": mid["here"],
-                "unit": "tokens/s",
-                "better": "higher",
-                "low": round(min(rates["here"])),
-                "high": round(max(rates["here"])),
-                "n": args.turns,
-                "peers": peers,
-                "ratio_to_best_peer": round(mid["here"] / max(peers.values()), 3) if peers else None,
+            result_row(
+                case,
+                "tokens_per_second",
+                mid["here"],
+                "tokens/s",
+                COMMAND,
+                args.turns,
+                low=round(min(rates["here"])),
+                high=round(max(rates["here"])),
+                peers=peers,
+                ratio=round(mid["here"] / max(peers.values()), 3) if peers else None,
                 **base,
-            }
+            )
         )
     out = child("fidelity", module="benchmarks.rollouts")
     if isinstance(out, str):
@@ -354,10 +355,8 @@ def main() -> None:
         ("log-prob gap", "gap", "nats", "lower"),
         ("greedy tokens", "equal", "of 10,000", "higher"),
     ):
-        one = {"value": out[key], "low": out[key], "high": out[key], "n": 1, "peers": {}, "ratio_to_best_peer": None}
-        results.append(
-            {"case": "sampler against learner", "metric": metric, "unit": unit, "better": better, **one, **base}
-        )
+        case, value = "sampler against learner", out[key]
+        results.append(result_row(case, metric, value, unit, COMMAND, 1, better=better, low=value, high=value, **base))
     results += beside(args.turns, base)
     RESULTS.mkdir(exist_ok=True)
     path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

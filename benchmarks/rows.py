@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -19,10 +20,14 @@ def result_row(
     low: float | None = None,
     high: float | None = None,
     one_core: bool = False,
+    peers: Mapping[str, float] | None = None,
+    ratio: float | None = None,
+    device: str = "",
     **versions: str,
 ) -> dict[str, Any]:
-    """A measured value without peers. n: measurements behind it; low, high: its interval; one_core: one core of the machine was
-    used; versions: of the packages that matter, beside Python's."""
+    """A measured value. n: measurements behind it; low, high: its interval; one_core: one core of the machine was used; peers: the
+    same of others, by name; ratio: how many times as good as the best of them; device: in place of the cores and processor of
+    this machine; versions: of the packages that matter, beside Python's."""
     return {
         "case": case,
         "metric": metric,
@@ -32,9 +37,9 @@ def result_row(
         "low": low,
         "high": high,
         "n": n,
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}{'; one core used' if one_core else ''}",
+        "peers": dict(peers or {}),
+        "ratio_to_best_peer": ratio,
+        "device": device or f"{os.cpu_count()} cores, {platform.machine()}{'; one core used' if one_core else ''}",
         "versions": {"python": platform.python_version(), **versions},
         "command": command,
     }

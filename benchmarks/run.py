@@ -11,13 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from importlib.metadata import version
 from pathlib import Path
+
+from benchmarks.rows import result_row
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "run.json"
@@ -59,15 +60,8 @@ def measured(folder: Path) -> list[tuple[str, float, float]]:
 
 def rows(stages: list[tuple[str, float, float]], whole: float, again: float | None, load: float) -> list[dict]:
     busy = f", load {load:.0f}" if load > (os.cpu_count() or 1) else ""
-    common = {
-        "better": "lower",
-        "n": 1,
-        "peers": {},
-        "ratio_to_best_peer": None,
-        "device": f"{os.cpu_count()} CPU cores{busy}",
-        "versions": {"python": platform.python_version()} | {n: version(n) for n in ("torch", "transformers")},
-        "command": COMMAND,
-    }
+    device = f"{os.cpu_count()} CPU cores{busy}"
+    versions = {n: version(n) for n in ("torch", "transformers")}
     values = [(stage, "seconds", s, "s") for stage, s, _ in stages] + [
         (stage, "peak memory", mb, "MB") for stage, _, mb in stages
     ]
@@ -75,8 +69,8 @@ def rows(stages: list[tuple[str, float, float]], whole: float, again: float | No
     if again is not None:
         values.append(("again, nothing to do", "seconds", again, "s"))
     return [
-        {"case": c, "metric": m, "value": round(v, 2), "unit": u, "low": round(v, 2), "high": round(v, 2), **common}
-        for c, m, v, u in values
+        result_row(c, m, v, u, COMMAND, 1, better="lower", low=v, high=v, device=device, **versions)
+        for c, m, v, u in ((c, m, round(v, 2), u) for c, m, v, u in values)
     ]
 
 

@@ -24,7 +24,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import random
 import resource
 import socket
@@ -42,6 +41,7 @@ import bm25s
 import numpy as np
 import psutil
 
+from benchmarks.rows import result_row
 from synth.search.bm25 import words
 from synth.search.index import Page, SearchIndex, build_index
 
@@ -144,22 +144,22 @@ def result(case: str, metric: str, unit: str, better: str, parts: dict[str, list
     peers = {k: statistics.median(v) for k, v in parts.items() if k != "here"}
     best = (min if better == "lower" else max)(peers.values(), default=None)
     ratio = None if best is None else best / value if better == "lower" else value / best
-    return {
-        "case": case,
-        "metric": metric,
-        "value": value,
-        "unit": unit,
-        "better": better,
-        "low": min(parts["here"]),
-        "high": max(parts["here"]),
-        "n": n,
-        "peers": peers,
-        "ratio_to_best_peer": ratio,
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "versions": {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
-        | {p: version(p) for p in ("bm25s", "fastapi")},
-        "command": COMMAND,
-    }
+    return result_row(
+        case,
+        metric,
+        value,
+        unit,
+        COMMAND,
+        n,
+        better=better,
+        low=min(parts["here"]),
+        high=max(parts["here"]),
+        one_core=True,
+        peers=peers,
+        ratio=ratio,
+        sqlite=sqlite3.sqlite_version,
+        **{p: version(p) for p in ("bm25s", "fastapi")},
+    )
 
 
 # ---- the service

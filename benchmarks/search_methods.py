@@ -27,8 +27,6 @@ import argparse
 import copy
 import json
 import math
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.rows import result_row
 from synth.types import Message, PreferencePair, Problem, Sampling, Score, Scored, seed_for
 
 SEEDS = (1, 2, 3, 4, 5)
@@ -462,46 +461,39 @@ def measure(recipe: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
     run, metrics, against = METHODS[recipe]
     began = time.process_time()
     per_seed = [{m: (a, b) for m, a, b in run(seed)} for seed in seeds]
-    about = {
-        "device": f"{os.cpu_count()} cores, {platform.machine()}; one core used",
-        "command": COMMAND,
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
-    }
     rows = []
     for metric, (unit, better) in metrics.items():
         here, there = ([f[metric][side] for f in per_seed] for side in (0, 1))
         gain = summary([a - b for a, b in zip(here, there, strict=True)])
         other = float(np.mean(there))
-        rows.append(
-            {
-                "case": f"{recipe}, against {against}",
-                "metric": metric,
-                "value": float(np.mean(here)),
-                "unit": unit,
-                "better": better,
-                "low": min(here),
-                "high": max(here),
-                "n": len(seeds),
-                "peers": {"against": other},
-                "ratio_to_best_peer": float(np.mean(here)) / other if other else None,
-                **about,
-            }
-        )
-        rows.append(
-            {
-                "case": f"{recipe}, against {against}",
-                "metric": f"{metric}, difference",
-                "value": gain["mean"],
-                "unit": unit,
-                "better": better,
-                "low": gain["low"],
-                "high": gain["high"],
-                "n": len(seeds),
-                "peers": {},
-                "ratio_to_best_peer": None,
-                **about,
-            }
-        )
+        for what, value, low, high, peers, ratio in (
+            (
+                metric,
+                float(np.mean(here)),
+                min(here),
+                max(here),
+                {"against": other},
+                float(np.mean(here)) / other if other else None,
+            ),
+            (f"{metric}, difference", gain["mean"], gain["low"], gain["high"], {}, None),
+        ):
+            rows.append(
+                result_row(
+                    f"{recipe}, against {against}",
+                    what,
+                    value,
+                    unit,
+                    COMMAND,
+                    len(seeds),
+                    better=better,
+                    low=low,
+                    high=high,
+                    one_core=True,
+                    peers=peers,
+                    ratio=ratio,
+                    torch=version("torch"),
+                )
+            )
     print(f"{recipe}: {time.process_time() - began:.0f} s of CPU time", file=sys.stderr, flush=True)
     return rows
 

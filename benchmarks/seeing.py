@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.rows import result_row
 from synth.families.scene_questions import ASKS, scene_questions
 from synth.pictures import name_of
 from synth.scenes import draw
@@ -140,21 +141,19 @@ def result(case: str, metric: str, values: dict[str, list[float]]) -> dict:
     print(case, mean, flush=True)
     half = float(half_width(np.array(values["picture"])))
     picture = mean.pop("picture")
-    return {
-        "case": case,
-        "metric": metric,
-        "value": picture,
-        "unit": "share",
-        "better": "higher",
-        "low": round(picture - half, 3),
-        "high": round(picture + half, 3),
-        "n": len(values["picture"]),
-        "peers": mean,
-        "ratio_to_best_peer": None,
-        "device": f"1 thread, {platform.machine()}",
-        "versions": {"python": platform.python_version(), "torch": torch.__version__},
-        "command": "make bench-seeing",
-    }
+    return result_row(
+        case,
+        metric,
+        picture,
+        "share",
+        "make bench-seeing",
+        len(values["picture"]),
+        low=round(picture - half, 3),
+        high=round(picture + half, 3),
+        peers=mean,
+        device=f"1 thread, {platform.machine()}",
+        torch=torch.__version__,
+    )
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import contextlib
 import io
 import json
 import os
-import platform
 import random
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import numpy as np  # noqa: E402
 import grid  # noqa: E402
 import toy  # noqa: E402
 
+from benchmarks.rows import result_row  # noqa: E402
 from flows import cli  # noqa: E402
 from tasks.results import snapshots  # noqa: E402
 
@@ -76,21 +76,18 @@ def main() -> None:
     print(json.dumps(runs, indent=1))
     command = f"python -m benchmarks.sweep --values {args.values} --kills {args.kills} --runs {args.runs}"
     rows = [
-        {
-            "case": f"{args.values} values on {args.workers} workers, {args.kills} killed once",
-            "metric": metric,
-            "value": float(np.median([r[key] for r in runs])),
-            "unit": unit,
-            "better": better,
-            "low": float(min(r[key] for r in runs)),
-            "high": float(max(r[key] for r in runs)),
-            "n": len(runs),
-            "device": f"{os.cpu_count()} CPU cores",
-            "versions": {"python": platform.python_version()},
-            "command": command,
-            "peers": {},
-            "ratio_to_best_peer": None,
-        }
+        result_row(
+            f"{args.values} values on {args.workers} workers, {args.kills} killed once",
+            metric,
+            float(np.median([r[key] for r in runs])),
+            unit,
+            command,
+            len(runs),
+            better=better,
+            low=float(min(r[key] for r in runs)),
+            high=float(max(r[key] for r in runs)),
+            device=f"{os.cpu_count()} CPU cores",
+        )
         for metric, key, unit, better in (
             ("experiments with the right bytes", "right", "experiments", "higher"),
             ("clock", "seconds", "s", "lower"),
