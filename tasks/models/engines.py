@@ -34,6 +34,7 @@ def sampler(
     dtype: str,
     memory: float,
     rank: int = 0,
+    policies: tuple[str, ...] = (),
     samplers: int = 1,
     devices: tuple[int, ...] = (),
 ) -> Sampler:
@@ -42,13 +43,14 @@ def sampler(
     folder      the model that training started from, in Hugging Face layout: an engine reads its architecture there
     work        a folder where weights may be laid for a server
     max_length  tokens of a conversation        memory   GiB for keys and values        dtype   of the engine's weights
-    rank        of the model's adapters, where its other weights are those of the folder: adapters alone are then pushed to
-                vLLM in this process
+    rank        of the model's adapters (the largest of several policies), where its other weights are those of the folder:
+                adapters alone are then pushed to vLLM in this process
+    policies    the names of the adapters, if several policies share the model; servers do not serve them
     samplers    servers of `vllm` to start on this machine; 1: in this process
     devices     the CUDA device of each of them; empty: on the CPU
 
-    Raises UserError for an engine that is unknown or not installed, and for a server that does not start, does not
-    answer, or runs another model.
+    Raises UserError for an engine that is unknown or not installed, for several policies on a server, and for a server
+    that does not start, does not answer, or runs another model.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)
@@ -56,6 +58,11 @@ def sampler(
     if engine != "vllm" and not remote:
         raise UserError(
             f"there is no engine {engine!r}: {nearest(engine, ENGINES)}, or the URL of a vLLM server (docs/engines.md)"
+        )
+    if policies and (remote or samplers > 1):
+        raise UserError(
+            f"rl.policies: a server is given whole weights and cannot tell {len(policies)} policies apart: set engine.name=vllm with samplers=1, "
+            "where each has its adapters in the engine, or engine.name=torch"
         )
     from training.rollout.engine import EngineSampler
     from training.rollout.vllm_engine import ENVIRONMENT, InProcess, Server, settings
@@ -72,11 +79,20 @@ def sampler(
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    options = settings(max_length=max_length, dtype=dtype, memory=memory, rank=0 if samplers > 1 else rank)
+    try:
+        options = settings(
+            max_length=max_length,
+            dtype=dtype,
+            memory=memory,
+            rank=0 if samplers > 1 else rank,
+            policies=len(policies),
+        )
+    except ValueError as e:
+        raise UserError(f"rl.policies: {e}, or engine.name=torch") from e
     if samplers > 1:
         servers = [server for server, _ in started(folder, samplers, options, work, devices)]
         return EngineSampler(model, end_id, _together(servers, model, dtype, max_length))
-    return EngineSampler(model, end_id, InProcess(folder, options))
+    return EngineSampler(model, end_id, InProcess(folder, options, policies))
 
 
 def devices_for(samplers: int, device: str, learners: int) -> tuple[int, ...]:

@@ -34,7 +34,7 @@ from training.model.render import Renderer
 from training.model.router import Replay
 from training.rl.ahead import Ahead
 from training.rl.alarm import alarms
-from training.rl.compose import compose, one_policy_alone, plays
+from training.rl.compose import compose, one_policy_alone, plays, widest
 from training.rollout.mismatch import stop_beyond
 from training.rollout.play import Player
 from training.types import Group
@@ -200,7 +200,6 @@ def rl(
     one_policy_alone(  # before models and engines are loaded; `compose` asks it about its own arguments
         policies,
         {
-            "engine.name": engine.name != "torch",
             "asynchrony": bool(asynchrony().staleness),
             "router_replay": router_replay,
             "control": control is not None,
@@ -320,7 +319,8 @@ def rl(
             max_length=sampling.max_tokens,
             dtype=dtype,
             memory=engine.memory,
-            rank=0 if lora.get("base") else lora.get("rank", 0),
+            rank=widest(policies, lora) if policies else 0 if lora.get("base") else lora.get("rank", 0),
+            policies=tuple(policies),
             samplers=samplers,
             devices=engines.devices_for(samplers, device, learners),
         ),

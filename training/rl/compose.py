@@ -301,13 +301,24 @@ def _one_of(name: str, given: Mapping[str, Any], lora: Mapping[str, Any], optim:
     for where, keys, valid in ((name, given, KEYS), (f"{name}.optimizer", own, known)):
         if odd := sorted(set(keys) - set(valid)):
             raise ValueError(f"rl.policies.{where}: unknown key {odd[0]!r}: {nearest(odd[0], valid)}")
-    adapters = dict(given.get("lora") or lora)
+    adapters = _adapters(given, lora)
     if not adapters or adapters.get("base") or not adapters.get("merge", True):
         raise ValueError(
             f"rl.policies.{name} needs adapters of its own on a base as it is: set rl.lora (for all) or rl.policies.{name}.lora to a rank, "
             "without base and merge"
         )
     return {"lora": adapters, "optimizer": replace(optim, **own)}
+
+
+def _adapters(given: Mapping[str, Any], lora: Mapping[str, Any]) -> dict[str, Any]:
+    """The knobs of one policy's adapters: its own, else those of all."""
+    return dict(given.get("lora") or lora)
+
+
+def widest(policies: Mapping[str, Mapping[str, Any]], lora: Mapping[str, Any]) -> int:
+    """The largest rank of several policies; ranks that are no numbers are refused where adapters are made."""
+    ranks = [_adapters(given, lora).get("rank") for given in policies.values()]
+    return max((r for r in ranks if isinstance(r, int)), default=0)
 
 
 def one_policy_alone(policies: Mapping[str, Any], used: Mapping[str, bool]) -> None:

@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from torch import nn
@@ -62,10 +62,12 @@ class Engine(Protocol):
         sampling: Sampling,
         end_id: int,
         conversations: Sequence[int],
+        policies: Sequence[str] = (),
     ) -> list[Completion | None]:
         """One completion per prompt, None for each that was lost. `conversations` names the conversation of each
-        prompt, so that one of several servers can get all its turns. Raises EngineLost if all were lost, and
-        ValueError for sampling settings that the engine does not support."""
+        prompt, so that one of several servers can get all its turns. `policies`, if the model holds several, names the
+        adapters of each prompt. Raises EngineLost if all were lost, and ValueError for sampling settings that the
+        engine does not support."""
         ...
 
     def revive(self) -> None:
@@ -95,10 +97,12 @@ class EngineSampler:
     def elsewhere(self) -> bool:
         return self.engine.elsewhere
 
-    def open(self, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> EngineSession:
+    def open(
+        self, prompts: Sequence[np.ndarray], seeds: Sequence[int], *, policies: Sequence[str] = ()
+    ) -> EngineSession:
         """Start one conversation per prompt (ids [n]) with one seed each; the engine's prefix cache reads common
-        prefixes once."""
-        return EngineSession(self, prompts, seeds)
+        prefixes once. policies: per conversation the name of its adapters (training/model/lora.py)."""
+        return EngineSession(self, prompts, seeds, policies)
 
     def complete(
         self,
@@ -106,9 +110,10 @@ class EngineSampler:
         seeds: Sequence[int],
         sampling: Sampling,
         conversations: Sequence[int],
+        policies: Sequence[str] = (),
     ) -> list[Completion | None]:
-        """One completion per prompt with the weights of `version`; None if it was lost twice. If the engine is
-        elsewhere, several threads may call this. Raises WrongVersion."""
+        """One completion per prompt with the weights of `version`, and of its policy if there are several; None if it
+        was lost twice. If the engine is elsewhere, several threads may call this. Raises WrongVersion."""
         done: list[Completion | None] = [None] * len(prompts)
         for again in (False, True):
             waiting = [i for i, d in enumerate(done) if d is None]
@@ -123,12 +128,14 @@ class EngineSampler:
                         self.engine.load(self.model, self.version)
                         self.held = self.version
                     self._agrees()
+                which: Any = {"policies": [policies[i] for i in waiting]} if policies else {}
                 samples = self.engine.complete(
                     [prompts[i] for i in waiting],
                     [seeds[i] for i in waiting],
                     sampling,
                     self.end_id,
                     [conversations[i] for i in waiting],
+                    **which,
                 )
                 with self._one:  # not while another thread pushes the weights to a revived engine
                     self._agrees()
@@ -156,8 +163,14 @@ class EngineSession:
     """Running conversations. `generate` and `observe` alternate; rows are identified by their index in the prompts
     given at the start."""
 
-    def __init__(self, sampler: EngineSampler, prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> None:
-        self.sampler, self.seeds = sampler, list(seeds)
+    def __init__(
+        self,
+        sampler: EngineSampler,
+        prompts: Sequence[np.ndarray],
+        seeds: Sequence[int],
+        policies: Sequence[str] = (),
+    ) -> None:
+        self.sampler, self.seeds, self.policies = sampler, list(seeds), list(policies)
         self.turns = np.zeros(len(prompts), dtype=np.int64)
         self.rows = list(range(len(prompts)))
         self.said = [[int(i) for i in p] for p in prompts]
@@ -168,7 +181,10 @@ class EngineSession:
         for r, x in zip(rows, new, strict=True):
             self.said[r] += [int(i) for i in x]
 
-    joins = True
+    @property
+    def joins(self) -> bool:
+        """Whether more conversations may join."""
+        return not self.policies
 
     def join(self, keep: Sequence[int], prompts: Sequence[np.ndarray], seeds: Sequence[int]) -> list[int]:
         """Add more conversations to those that were told something since the last turn; returns their indices."""
@@ -191,7 +207,11 @@ class EngineSession:
         seeds = [seed_for(self.seeds[r], int(self.turns[r])) for r in self.rows]
         self.turns[self.rows] += 1
         samples = self.sampler.complete(
-            [self.said[r] for r in self.rows], seeds, sampling, [self.seeds[r] for r in self.rows]
+            [self.said[r] for r in self.rows],
+            seeds,
+            sampling,
+            [self.seeds[r] for r in self.rows],
+            [self.policies[r] for r in self.rows] if self.policies else (),
         )
         out = []
         for r, one in zip(self.rows, samples, strict=True):

@@ -14,6 +14,7 @@ processed_logprobs` does. Entropies are not returned. Seeds are per request.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import secrets
 import shutil
@@ -34,7 +35,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from synth.types import Sampling
-from training.model.lora import folded, save_adapters
+from training.model.lora import NAME, folded, save_adapters
 from training.rollout.engine import Completion, EngineLost, WrongVersion
 
 WORKER = "training.rollout.vllm_worker.Versioned"
@@ -60,12 +61,19 @@ _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM reserves memor
 
 
 def settings(
-    *, max_length: int, dtype: str = "float32", memory: float = 1.0, rank: int = 0, **more: Any
+    *, max_length: int, dtype: str = "float32", memory: float = 1.0, rank: int = 0, policies: int = 0, **more: Any
 ) -> dict[str, Any]:
     """Arguments with which both start vLLM: conversations of at most `max_length` tokens, `memory` GiB for their keys
-    and values; rank: that of the adapters if only adapters are pushed. `more` is added, or replaces them."""
+    and values; rank: the largest of the adapters if only adapters are pushed; policies: how many named sets of adapters
+    it holds at once, 0 if they have no names. `more` is added, or replaces them. Raises ValueError for several policies
+    with a rank that vLLM has no room for."""
     room = next((r for r in _RANKS if r >= rank), None)
-    adapters = {"enable_lora": True, "max_lora_rank": room, "max_loras": 1, "max_cpu_loras": 1} if rank and room else {}
+    if policies and not room:
+        raise ValueError(f"vLLM holds adapters up to rank {_RANKS[-1]}, and a policy has {rank}: set a lower lora.rank")
+    held = max(policies, 1)
+    adapters = (
+        {"enable_lora": True, "max_lora_rank": room, "max_loras": held, "max_cpu_loras": held} if rank and room else {}
+    )
     return {
         **adapters,
         "max_model_len": max_length,
@@ -88,6 +96,9 @@ class InProcess:
               model with adapters, if `settings` reserves memory for them, its weights are the base, and only adapters
               are pushed
     settings  of `vllm.LLM`, as `settings` returns them
+    policies  names of the adapters of several policies, if the model holds them (training/learner/policies.py): each
+              prompt is then answered by the one that it names, in one batch with the others, and a push sends the
+              adapters of those policies that have changed since the last
     pushed    bytes of the last push
     """
 
@@ -95,8 +106,10 @@ class InProcess:
 
     folder: Path
     settings: Mapping[str, Any]
+    policies: Sequence[str] = ()
     llm: Any = field(default=None, init=False)
-    adapter: Any = field(default=None, init=False, repr=False)
+    held: dict[str, tuple[str, Any]] = field(default_factory=dict, init=False, repr=False)  # digest and request of each
+    pushes: int = field(default=0, init=False, repr=False)  # of adapters so far: vLLM tells them apart by number
     pushed: int = field(default=0, init=False)
 
     def _start(self) -> Any:
@@ -127,19 +140,35 @@ class InProcess:
             self.llm.reset_prefix_cache()  # drop keys and values of the old weights
 
     def _swap(self, model: nn.Module, version: int) -> None:
-        """Replace the old adapters by those of `model`."""
+        """Replace the old adapters by those of `model`, of each policy if there are several."""
         from vllm.lora.request import LoRARequest
 
+        self.pushed = 0
         with tempfile.TemporaryDirectory(prefix="espalier-adapter-") as place, _losing():
-            folder = Path(place) / "adapter"
-            save_adapters(model, folder)
-            self.pushed = (folder / "adapter_model.safetensors").stat().st_size
-            if self.adapter is not None:
-                self.llm.llm_engine.remove_lora(self.adapter.lora_int_id)
-            self.adapter = LoRARequest(f"version-{version}", version + 1, str(folder))
-            self.llm.llm_engine.add_lora(self.adapter)  # read now, because the folder will be deleted
+            for name in self.policies or (NAME,):
+                folder = Path(place) / name
+                save_adapters(model, folder, name)
+                file = folder / "adapter_model.safetensors"
+                digest = hashlib.sha256(file.read_bytes()).hexdigest()
+                before, old = self.held.get(name, ("", None))
+                if digest == before:
+                    continue
+                if old is not None:
+                    del self.held[name]  # should vLLM die in between
+                    self.llm.llm_engine.remove_lora(old.lora_int_id)
+                self.pushes += 1
+                new = LoRARequest(f"{name}-{self.pushes}", self.pushes, str(folder))
+                self.llm.llm_engine.add_lora(new)  # read now, because the folder will be deleted
+                self.held[name] = digest, new
+                self.pushed += file.stat().st_size
             self.llm.collective_rpc("espalier_hold", kwargs={"version": version})
             self.llm.reset_prefix_cache()
+
+    def _asked(self, policies: Sequence[str]) -> Any:
+        """The adapters of each request of a batch: one set for all where the policy has no name, None for none."""
+        if policies:
+            return [self.held[name][1] for name in policies]
+        return self.held[NAME][1] if NAME in self.held else None
 
     def version(self) -> int | None:
         with _losing():
@@ -152,15 +181,18 @@ class InProcess:
         sampling: Sampling,
         end_id: int,
         conversations: Sequence[int],
+        policies: Sequence[str] = (),
     ) -> list[Completion | None]:
         from vllm import SamplingParams
 
+        if odd := sorted(set(policies) - set(self.policies)):
+            raise ValueError(f"vLLM was given no adapters of a policy {odd[0]!r}: name it when the engine is made")
         parameters = [
             SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
         ]
         with _losing(), torch.random.fork_rng():  # it draws from torch's global generator, which the learner uses
             requests = [{"prompt_token_ids": list(p)} for p in prompts]
-            answers = self.llm.generate(requests, parameters, use_tqdm=False, lora_request=self.adapter)
+            answers = self.llm.generate(requests, parameters, use_tqdm=False, lora_request=self._asked(policies))
         out = []
         for answer in answers:
             (output,) = answer.outputs
@@ -173,7 +205,8 @@ class InProcess:
 
     def close(self) -> None:
         """Free its memory."""
-        self.llm = self.adapter = None
+        self.llm = None
+        self.held.clear()
         from vllm.distributed import cleanup_dist_env_and_memory
 
         cleanup_dist_env_and_memory()

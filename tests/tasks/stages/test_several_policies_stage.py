@@ -110,7 +110,10 @@ def test_evaluate_lets_each_play_its_roles(whole, tmp_path):
             "search, which has no roles",
         ),
         ({"policies": {}}, "rl.exchange is 2, and there is one policy"),
-        ({"engine": {"name": "vllm"}}, "rl.engine.name works with one policy alone"),
+        (
+            {"engine": {"name": "http://127.0.0.1:9"}},
+            "a server is given whole weights and cannot tell 2 policies apart",
+        ),
         ({"lora": {}}, "needs adapters of its own"),
         ({"group_transforms": [{"piece": "hints"}]}, "rl.group_transforms works with one policy alone"),
     ],

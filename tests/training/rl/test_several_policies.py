@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stand_in_vllm
 import tiny
 import torch
 
@@ -30,8 +31,10 @@ from training.rl.experience import exchanged, spoken
 from training.rl.policy_loss.policy_gradient import policy_gradient
 from training.rl.ratio.token import token
 from training.rl.value_loss.squared import squared
+from training.rollout.engine import EngineSampler
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
+from training.rollout.vllm_engine import InProcess, settings
 from training.types import Terms
 
 LORA = {"rank": 4}
@@ -171,6 +174,40 @@ def test_rows_of_several_policies_in_a_batch_say_what_each_says_alone():
     assert not np.allclose(
         mixed[0].logp[:1], sampler.open(prompts[:1], [1], policies=["teller"]).generate(Sampling(max_tokens=1))[0].logp
     )
+
+
+def test_two_policies_learn_from_what_vllm_sampled(monkeypatch, tmp_path):
+    """The whole step with vLLM's stand-in: every role speaks by its own adapters, and the learner agrees with the log-probs
+    before each update."""
+    stand_in_vllm.put(monkeypatch)
+    model = tiny.build(seed=1)
+    save_model(model, tiny.tokenizer(), tmp_path / "model")
+    options = settings(max_length=120, rank=4, policies=2)
+    engine = InProcess(tmp_path / "model", options, tuple(BOTH))
+    renderer = tiny.Renderer(tiny.tokenizer())
+    player = Player(
+        sampler=EngineSampler(model, renderer.end_id, engine),
+        renderer=renderer,
+        envs={"duet": Duet()},
+        sampling=Sampling(max_tokens=6),
+        max_tokens=120,
+    )
+    training = composed(model=model, player=player)
+    for _ in run([training.round], training.roles):
+        pass
+    (llm,) = stand_in_vllm.LLM.made
+    assert [p.learner.step_count for p in training.roles.values()] == [3, 3]
+    assert sorted(llm.adapters.values()) == ["asker-5", "teller-6"], "three versions of each"
+    for group in collected(training, 3).kept:
+        for rollout in group.rollouts:
+            for name, one in training.roles.items():
+                seen = rollout.spoken(name, name)
+                mine = np.concatenate([np.full(len(s.ids), s.role == "model") for s in seen.segments])
+                policies = Policies.__new__(Policies)
+                policies.model, policies.named = one.learner.model, training.roles
+                with policies.using(name):
+                    logp = score(policies.model, pack([Row(ids=seen.ids, trainable=mine)])).logp.numpy()
+                assert np.abs(logp[mine] - seen.each("logp")).max() < 1e-3
 
 
 def test_one_that_learns_beside_another_has_the_bytes_of_one_that_learns_alone():
