@@ -1,8 +1,9 @@
-"""The conversations that `sft` learns from as tokens on disk, in shards: what is in memory is 33 bytes a conversation.
+"""The conversations that `sft` learns from as tokens on disk, in shards: what is in memory is 34 bytes a conversation.
 
-A shard holds ids as int32 and whether each is learned as a byte, one conversation after the other, and of each conversation its
-length, its weight and a number by which a fraction of a weight is drawn. One that is longer than `max_length` has a
-length and no tokens. A row is read from its file when a step asks for it.
+A shard is a file of numbers 2 x id + (1 if the token is learned), one conversation after the other: of 4 bytes, or of 8 in a
+conversation that shows pictures, whose ids are up to 2^62. Beside it are each conversation's length, the bytes of its numbers, its
+weight and a number by which a fraction of a weight is drawn. One that is longer than `max_length` has a length and no tokens. A
+row is read from its file when a step asks for it.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class TokenRows:
         self._shard = np.concatenate([np.full(len(p["length"]), k) for k, p in enumerate(parts)] or [[]])[fits].astype(
             np.int32
         )
-        inside = [np.cumsum(n := np.where(p["length"] <= max_length, p["length"], 0)) - n for p in parts]
+        self._width = whole("width")[fits]
+        inside = [np.cumsum(n := np.where(p["length"] <= max_length, p["length"] * p["width"], 0)) - n for p in parts]
         self._start = np.concatenate(inside)[fits] if parts else np.zeros(0, np.int64)
 
     def __len__(self) -> int:
@@ -71,10 +73,9 @@ class TokenRows:
     def __getitem__(self, i: int) -> Row:
         if not 0 <= i < len(self):
             raise IndexError(i)
-        folder, start, n = self.folders[self._shard[i]], int(self._start[i]), int(self.lengths[self.kept[i]])
-        ids = np.fromfile(folder / "ids.bin", "<i4", n, offset=4 * start).astype(np.int64)
-        learned = np.fromfile(folder / "learned.bin", np.uint8, n, offset=start).astype(bool)
-        return lesson_row(ids, learned, self.context_weight)
+        path, n = self.folders[self._shard[i]] / "tokens.bin", int(self.lengths[self.kept[i]])
+        both = np.fromfile(path, f"<i{self._width[i]}", n, offset=int(self._start[i])).astype(np.int64)
+        return lesson_row(both >> 1, (both & 1).astype(bool), self.context_weight)
 
     def __iter__(self) -> Iterator[Row]:
         return (self[i] for i in range(len(self)))
@@ -89,13 +90,18 @@ def _write(
     at: Path, part: list[Demonstration], renderer: Renderer, origins: Origins, seed: int, max_length: int
 ) -> None:
     weight, last = origins.of([d.id for d in part])
-    length, learned = np.zeros(len(part), np.int64), np.zeros(len(part), np.int32)
-    with (at / "ids.bin").open("wb") as ids_file, (at / "learned.bin").open("wb") as learned_file:
+    length, learned, width = (
+        np.zeros(len(part), np.int64),
+        np.zeros(len(part), np.int32),
+        np.full(len(part), 4, np.int8),
+    )
+    with (at / "tokens.bin").open("wb") as file:
         for i, d in enumerate(part):
             ids, taught = demonstration_tokens(renderer, d.messages, last=bool(last[i]))
             length[i], learned[i] = len(ids), int(taught.sum())
             if len(ids) <= max_length:
-                ids_file.write(ids.astype("<i4").tobytes())
-                learned_file.write(taught.astype(np.uint8).tobytes())
+                both = 2 * ids + taught
+                width[i] = 4 if np.array_equal(both, both.astype(np.int32)) else 8
+                file.write(both.astype(f"<i{width[i]}").tobytes())
     drawn = np.zeros(len(part)) if origins.even else np.array([chance(seed, d.id) for d in part])
-    np.savez(at / "rows.npz", length=length, learned=learned, weight=weight, drawn=drawn)
+    np.savez(at / "rows.npz", length=length, width=width, learned=learned, weight=weight, drawn=drawn)

@@ -306,6 +306,23 @@ def test_tokens_on_disk_are_the_rows_of_memory(tmp_path, monkeypatch, context_we
     assert np.array_equal(again[len(kept) - 1].ids, wanted[kept[-1]].ids)
 
 
+def test_the_ids_of_a_picture_are_whole_on_disk(tmp_path):
+    tokenizer = tiny.tokenizer()
+    tokenizer.picture_tokens = 3
+    shows = Message(role="user", content="<image>how many?", media=("f" * 64,))
+    talk = [shows, Message(role="assistant", content="two")]
+    demos = [*some(2), Demonstration.make(problem="p", messages=talk, split="train"), *some(2, 5)]
+    tables.write(tmp_path / "own.parquet", [], OwnRow)
+    knobs = {"origins": Origins(tmp_path), "seed": 3, "context_weight": 0.5, "max_length": 99}
+    rows = TokenRows(tmp_path / "tokens", iter(demos), renderer := Renderer(tokenizer), **knobs)
+    for row, d in zip(rows, demos, strict=True):
+        want = demonstration_row(renderer, d.messages, 0.5)
+        assert np.array_equal(row.ids, want.ids) and np.array_equal(
+            row.columns["loss_weight"], want.columns["loss_weight"]
+        )
+    assert sum(rows[2].ids < 0) == 3
+
+
 def test_a_digest_of_texts_one_by_one():
     for texts in ([], ["a"], ["a", 'b"\n', "ü"]):
         name = ListDigest()
