@@ -69,7 +69,7 @@ def build(args: argparse.Namespace) -> int:
             f"{error}; how the sources were understood is in {path}: change the line `{line}` there, and build with "
             f"--schema {path}"
         ) from error
-    print("\n".join(bases.summary(card)))
+    print("\n".join([*bases.summary(card), *bases.gave(args.out)]))
     print(
         f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"
     )

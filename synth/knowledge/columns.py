@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from synth.knowledge.rows import Reading
-from synth.knowledge.words import adjective, label_of, thing_of, wording, unit_of
+from synth.knowledge.words import adjective, label_of, role, thing_of, wording, unit_of
 from synth.quantities import date, quantity
 
 _MOST = 0.9  # the share of the values that decides
@@ -100,26 +100,51 @@ class Settled:
     years: dict[str, object] | None = None
 
 
-def understand(reading: Reading, edited: Mapping[str, Mapping[str, object]] | None = None) -> None:
-    """Settle the ranges and words of the relations of a table, in place. A range that the source or `edited` states is
-    kept: values are only parsed accordingly."""
-    places: dict[str, list[int]] = defaultdict(list)
-    for i, row in enumerate(reading.rows):
-        places[row.relation].append(i)
-    columns = {}
-    for relation, some in places.items():
-        rows = [reading.rows[i] for i in some]
-        domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
-        columns[relation] = Column.of(relation, domain, [r.subject for r in rows], [r.object for r in rows])
-    keys = keys_of(
-        columns.values(), {relation: reading.rows[some[0]].subject_type for relation, some in places.items()}
-    )
+def understand(
+    reading: Reading,
+    edited: Mapping[str, Mapping[str, object]] | None = None,
+    *,
+    elsewhere: Callable[[str], str] | None = None,
+    keys: Keys | None = None,
+) -> None:
+    """Settle the ranges and words of the relations of a table, in place, once. A range that the source or `edited` states
+    is kept: values are only parsed accordingly. elsewhere: name -> the type of the record that another source has of it, or
+    ""; keys: the codes of its records (`keys_in`)."""
+    if reading.understood:
+        return
+    reading.understood = True
+    places = places_of(reading)
+    columns = {relation: column_at(reading, relation, some) for relation, some in places.items()}
+    own = keys_of(columns.values(), {relation: reading.rows[some[0]].subject_type for relation, some in places.items()})
     gone: set[int] = set()
     for relation, column in columns.items():
         if not any(reading.rows[i].object_type for i in places[relation]):
-            settled = settle(column, reading.schema.get(relation, {}), (edited or {}).get(relation, {}), reading, keys)
+            stated, given = reading.schema.get(relation, {}), (edited or {}).get(relation, {})
+            settled = settle(column, stated, given, reading, {**(keys or {}), **own}, elsewhere)
             gone |= _rewrite(reading, places[relation], column, settled)
     reading.rows = [row for i, row in enumerate(reading.rows) if i not in gone]
+
+
+def places_of(reading: Reading) -> dict[str, list[int]]:
+    """Relation -> the numbers of its rows."""
+    places: dict[str, list[int]] = defaultdict(list)
+    for i, row in enumerate(reading.rows):
+        places[row.relation].append(i)
+    return places
+
+
+def column_at(reading: Reading, relation: str, places: Sequence[int]) -> Column:
+    """The column of a relation; `places`: the numbers of its rows."""
+    rows = [reading.rows[i] for i in places]
+    domain = Counter(r.subject_type for r in rows).most_common(1)[0][0]
+    return Column.of(relation, domain, [r.subject for r in rows], [r.object for r in rows])
+
+
+def keys_in(reading: Reading) -> Keys:
+    """`keys_of` of all columns of a table."""
+    places = places_of(reading)
+    domains = {relation: reading.rows[some[0]].subject_type for relation, some in places.items()}
+    return keys_of([column_at(reading, relation, some) for relation, some in places.items()], domains)
 
 
 def _rewrite(reading: Reading, places: Sequence[int], column: Column, settled: Settled) -> set[int]:
@@ -167,10 +192,16 @@ Say = Callable[..., Settled]
 
 
 def settle(
-    column: Column, own: Mapping[str, object], edited: Mapping[str, object], reading: Reading, keys: Keys
+    column: Column,
+    own: Mapping[str, object],
+    edited: Mapping[str, object],
+    reading: Reading,
+    keys: Keys,
+    elsewhere: Callable[[str], str] | None = None,
 ) -> Settled:
     """What a column is. `own`: the fields of its relation that the source states, `edited`: those that a person states;
-    `reading`: its records and the names of its columns; `keys`: of all columns (`keys_of`)."""
+    `reading`: its records and the names of its columns; `keys`: of all columns (`keys_of`); `elsewhere`: name -> the type
+    of the record that another source has of it, or ""."""
     domain = column.domain
     own, stated = {**own, "domain": domain}, str({**own, **edited}.get("range", ""))
     label = reading.columns.get(column.relation, column.relation)
@@ -182,11 +213,15 @@ def settle(
         return found
     if stated in ("", domain) and (found := _references(column, keys, say)):
         return found
+    if not stated and (found := _codes_elsewhere(column, label, keys)):
+        return Settled({**found.schema, **own}, found.values)
     if stated in ("", "date") and (found := _dates(column, say)):
         return found
     if stated in ("", "number") and (found := _numbers(column, label, stated, say)):
         return found
-    return Settled(own) if stated else _things(column, label, reading.listed.get(domain, set()), say)
+    if stated:
+        return Settled(own)
+    return _things(column, label, reading.listed.get(domain, set()), say, elsewhere)
 
 
 def _flags(column: Column, label: str, say: Say) -> Settled | None:
@@ -215,6 +250,30 @@ def _references(column: Column, keys: Keys, say: Say) -> Settled | None:
             ]
             return say(column.domain, texts, both=_both_ways(pairs), single=len({x for x, _ in pairs}) == len(pairs))
     return None
+
+
+def _codes_elsewhere(column: Column, label: str, keys: Keys) -> Settled | None:
+    """Codes of the records of another table that the name of the column names ("team_id")."""
+    words = label_of(label).lower().split()
+    for other, relations in keys.items():
+        if other == column.domain or not set(other.split("_")) <= set(words):
+            continue
+        for codes in relations.values():
+            known = [codes.get(v) for v in column.values]
+            if column.count([k is not None for k in known]) >= _MOST * len(column):
+                why = "it refers to {!r}, which is the code of no record: add that record, or fix the reference"
+                texts: list[Any] = [
+                    ("unknown_reference", why.format(v)) if k is None else k
+                    for v, k in zip(column.values, known, strict=True)
+                ]
+                return Settled({"domain": column.domain, "range": other, **role(label, column.domain, other)}, texts)
+    return None
+
+
+def _single(column: Column) -> bool:
+    """Whether a subject has one value."""
+    different = len(set(column.subjects))
+    return different == len(column) or different == len(column.pairs())
 
 
 def _dates(column: Column, say: Say) -> Settled | None:
@@ -255,19 +314,35 @@ def _numbers(column: Column, label: str, stated: str, say: Say) -> Settled | Non
     return say("number", numbers, unit=unit)
 
 
-def _things(column: Column, label: str, subjects: Collection[str], say: Say) -> Settled:
-    """Other records, things that several records share, or text."""
+def _things(
+    column: Column, label: str, subjects: Collection[str], say: Say, elsewhere: Callable[[str], str] | None
+) -> Settled:
+    """Other records, those of other sources too, things that several records share, or text."""
     values, domain = column.values, column.domain
     if 2 * column.count([v in subjects for v in values]) > len(column):
         return say(domain, both=_both_ways(column.pairs()))
-    names = all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in values)
+    if elsewhere is not None and (range_ := range_of(column, elsewhere)):
+        return say(range_, single=_single(column))
     shared = sum(n for n in column.times if n > 1)
-    if names and len(values) > 1 and shared >= max(2, _SHARED * len(column)):
+    if are_names(values) and len(values) > 1 and shared >= max(2, _SHARED * len(column)):
         thing = thing_of(label)
         thing = thing if thing != domain else f"{thing}_{'kind' if thing != 'kind' else 'group'}"
-        different = len(set(column.subjects))
-        return say(thing, single=different == len(column) or different == len(column.pairs()))
+        return say(thing, single=_single(column))
     return say("string")
+
+
+def range_of(column: Column, type_of: Callable[[str], str]) -> str:
+    """The type of most of those values for which `type_of` gives one, if it gives one for more than half; else ""."""
+    found: Counter[str] = Counter()
+    for value, n in zip(column.values, column.times, strict=True):
+        if type_ := type_of(value):
+            found[type_] += n
+    return found.most_common(1)[0][0] if 2 * sum(found.values()) > len(column) else ""
+
+
+def are_names(values: Sequence[str]) -> bool:
+    """Whether all of these texts may be names: short, and beginning with a letter."""
+    return all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in values)
 
 
 def _both_ways(pairs: Collection[tuple[str, str]]) -> bool:

@@ -263,15 +263,17 @@ def schema_of(
     return {name: infer(name, rows_of_kind, stated.get(name, {}), subjects) for name, rows_of_kind in rows.items()}
 
 
-def _apart(reading: Reading, known: Sequence[Relation], edited: Mapping[str, object]) -> None:
-    """Columns of a table, and keys of documents, of which nobody said what they are, and that are called like a `known`
-    relation of other things, are relations of their own: the length of a ship is not that of a river. The name changes, the
-    words do not."""
-    kinds = {r.name: {"domain": r.domain, "range": r.range} for r in known if r.name not in edited}
+def _apart(reading: Reading, taken: Mapping[str, Mapping[str, str]], edited: Mapping[str, object]) -> None:
+    """Columns of a table, and keys of documents, of which nobody said what they are, and that are called like a relation
+    of other things (`taken`: name -> its domain and range), are relations of their own: the length of a ship is not that of
+    a river. The name changes, the words do not."""
+    kinds = {name: kind for name, kind in taken.items() if name not in edited}
     names: dict[str, str] = {}
     for name, given in reading.schema.items():
         if name in kinds and any(given.get(side, kind) != kind for side, kind in kinds[name].items()):
-            names[name] = f"{given['domain']}_{name}"
+            new = f"{given['domain']}_{name}"
+            same = new not in taken or all(given.get(side, kind) == kind for side, kind in taken[new].items())
+            names[name] = new if same else f"{new}_{given.get('range', 'value')}"
             given.setdefault("label", re.sub(r"[_\-]+", " ", name))
     if not names:
         return
@@ -300,11 +302,14 @@ def build(
     record of its table has is complete, unless something states whether it is.
     """
     known = list(known)
+    taken = {r.name: {"domain": r.domain, "range": r.range} for r in known}
     for reading in readings:
         if reading.guess:
             understand(reading, edited)
         if reading.guess or reading.documents:
-            _apart(reading, known, edited or {})
+            _apart(reading, taken, edited or {})
+        for name, given in reading.schema.items():
+            taken.setdefault(name, {side: str(given[side]) for side in ("domain", "range") if side in given})
     relations = schema_of(readings, known, edited)
     merged, doubtful = _one_name(readings, relations, names or {})
     if merged:
@@ -358,7 +363,7 @@ def build(
     return Built(
         kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),
         listed=listed,
-        doubtful=tuple(doubtful),
+        doubtful=(*doubtful, *(pair for reading in readings for pair in reading.doubtful)),
         quarantined=tuple(quarantined),
         produced=produced,
         accepted=len(facts),
@@ -371,9 +376,12 @@ def _one_name(
     """Replace entity names in the rows by their canonical names; returns (the replacements, the doubtful names)."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, set[str]] = defaultdict(set)
-    for reading in readings:
+    sources: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for number, reading in enumerate(readings):
         for type_, names in reading.listed.items():
             own[type_] |= names
+            for name in names if len(readings) > 1 else ():
+                sources[type_, name].add(number)
         titles = {d.title for d in reading.documents}
         for row in reading.rows:
             if row.relation in relations and row.subject and row.object:
@@ -381,9 +389,10 @@ def _one_name(
                 counts[relation.domain][row.subject] += 1
                 if row.subject in titles:
                     own[relation.domain].add(row.subject)
+                    sources[relation.domain, row.subject].add(number)
                 if not relation.literal:
                     counts[relation.range][row.object] += 1
-    merged, doubtful = resolve(counts, own, decided)
+    merged, doubtful = resolve(counts, own, decided, sources)
     for reading in readings if merged else ():
         for i, row in enumerate(reading.rows):
             if row.relation in relations:

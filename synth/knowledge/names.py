@@ -141,12 +141,15 @@ def resolve(
     counts: Mapping[str, Mapping[str, int]],
     listed: Mapping[str, Collection[str]],
     decided: Mapping[str, Mapping[str, str]],
+    sources: Mapping[tuple[str, str], Collection[int]] = {},
 ) -> tuple[dict[tuple[str, str], str], list[Same]]:
     """((type, name) -> its canonical name, the doubtful names).
 
     counts    type -> name -> in how many rows
     listed    type -> names that have their own record or page: two of these are never merged
     decided   type -> name -> the name that it stands for; itself if it is separate
+    sources   (type, name) -> the numbers of the sources that have its record or page: two names of different sources
+              may be merged
 
     Names of one type are merged if they differ only in accents, case, marks or the order around a comma, or if one is
     the only acronym (three letters or more) of the other. The name with a record is kept, else the most frequent one.
@@ -164,7 +167,8 @@ def resolve(
         free = [n for n in order if n not in given]
         for group in _grouped(free, fold):
             for other in group[1:]:
-                if other in own or (len(other) <= 3 and other.casefold() == group[0].casefold()):
+                apart = other in own and not _of_two(sources.get((type_, group[0])), sources.get((type_, other)))
+                if apart or (len(other) <= 3 and other.casefold() == group[0].casefold()):
                     doubtful.append(Same(type_, group[0], other, "they differ in accents, case or marks alone"))
                 else:
                     out[type_, other] = group[0]
@@ -175,6 +179,11 @@ def resolve(
             others = [n for n in group[1:] if fold(n) != fold(group[0])]
             doubtful += [Same(type_, group[0], n, "they differ in words of states alone") for n in others]
     return out, doubtful
+
+
+def _of_two(one: Collection[int] | None, other: Collection[int] | None) -> bool:
+    """Whether a record and a page, or two records, are of different sources."""
+    return bool(one and other and not set(one) & set(other))
 
 
 def _acronyms(

@@ -146,6 +146,16 @@ RANGES = dict.fromkeys(OF_WORKS | {"parent", "spouse", "sibling", "founded_by"},
 RANGES |= {"performed_by": "artist", "school": "school"}
 # The wording of relations for which "the {label} of {x}" is not idiomatic: passage, forward, inverse.
 TEMPLATES = {
+    "link": (
+        "The page of {x} links to {y}.",
+        "{an} {range} to which the page of {x} links",
+        "{a} {domain} whose page links to {y}",
+    ),
+    "mention": (
+        "The page of {x} mentions {y}.",
+        "{an} {range} whom the page of {x} mentions",
+        "{a} {domain} whose page mentions {y}",
+    ),
     "directed_by": ("{x} was directed by {y}.", "the person who directed {x}", "{a} {domain} directed by {y}"),
     "written_by": ("{x} was written by {y}.", "the writer of {x}", "{a} {domain} written by {y}"),
     "produced_by": ("{x} was produced by {y}.", "the person who produced {x}", "{a} {domain} produced by {y}"),

@@ -11,6 +11,7 @@ from synth.types import Quarantined, digest
 
 if TYPE_CHECKING:
     from synth.knowledge.documents import Document
+    from synth.knowledge.names import Same
 
 STAGE = "kb"
 
@@ -39,12 +40,16 @@ class Reading:
     closed       whether `schema` is the whole schema, so that another relation is a mistake
     aliases      (type, name) -> other names
     documents    the pages themselves, if the source has any: for the search engine
+    titles       title -> type, of the pages
     listed       entity type -> the names of its records, if the source is a table: there are assumed to be no others
     none         relation -> subjects that the source states to have no object (an empty list)
     missing      how often each text marked a missing value
     skipped      files that were not read, and why
     columns      relation -> the column from which it was read, if its name differs
     guess        whether the source is a table whose columns have to be inferred (`columns.understand`)
+    understood   whether they have been
+    agreed       statements that another source makes too, and that are left to it
+    doubtful     names that may be a name of another source
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -53,12 +58,16 @@ class Reading:
     closed: bool = False
     aliases: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     documents: list[Document] = field(default_factory=list)
+    titles: dict[str, str] = field(default_factory=dict)
     listed: dict[str, set[str]] = field(default_factory=dict)
     none: dict[str, set[str]] = field(default_factory=dict)
     missing: Counter[str] = field(default_factory=Counter)
     skipped: dict[str, str] = field(default_factory=dict)
     columns: dict[str, str] = field(default_factory=dict)
     guess: bool = False
+    understood: bool = False
+    agreed: int = 0
+    doubtful: list[Same] = field(default_factory=list)
 
     def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
         """Put a row into the quarantine."""

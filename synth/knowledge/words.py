@@ -84,6 +84,45 @@ PEOPLE = frozenset(  # types that are a "who"
     {
         *("person", "artist", "author", "employee", "customer", "actor", "director", "player", "writer", "scientist"),
         *("musician", "singer", "politician", "athlete", "poet", "painter", "student", "teacher", "doctor", "patient"),
+        *(
+            "guard",
+            "coach",
+            "trainer",
+            "captain",
+            "keeper",
+            "curator",
+            "guide",
+            "warden",
+            "owner",
+            "chef",
+            "cook",
+            "nurse",
+        ),
+        *(
+            "judge",
+            "officer",
+            "soldier",
+            "general",
+            "admiral",
+            "winner",
+            "champion",
+            "referee",
+            "goalkeeper",
+            "instructor",
+        ),
+        *(
+            "lecturer",
+            "professor",
+            "pupil",
+            "donor",
+            "sitter",
+            "sculptor",
+            "photographer",
+            "engineer",
+            "mayor",
+            "president",
+        ),
+        *("librarian", "volunteer", "striker", "midfielder", "defender", "secretary", "treasurer", "chair", "minister"),
         *("manager", "contact", "user", "member", "monarch", "king", "queen", "pilot", "philosopher", "architect"),
         *(
             set(_AGENTS.values())
@@ -91,7 +130,7 @@ PEOPLE = frozenset(  # types that are a "who"
         ),
     }
 )
-_EVENTS = {
+EVENTS = {
     **{"founded": "founding", "born": "birth", "died": "death", "released": "release", "published": "publication"},
     **{"established": "founding", "built": "construction", "discovered": "discovery", "launched": "launch"},
     **{"opened": "opening", "closed": "closing", "created": "creation", "updated": "update", "modified": "change"},
@@ -112,6 +151,7 @@ _EVENTS = {
         "expired": "expiry",
     },
 }
+_WHICH = {"home", "away", "visiting", "winning", "losing", "former", "current", "previous", "next", "main", "favourite"}
 _GROUPS = {"category", "group", "class", "type", "genre", "family", "department", "league", "team", "club", "order"}
 _GROUPS |= {"phylum", "section", "division", "series", "party", "union", "alliance", "kind", "genus", "tribe", "sector"}
 _PLACES = {"country", "city", "town", "village", "continent", "region", "state", "province", "county", "district"}
@@ -251,7 +291,7 @@ def wording(
         label = f"number of {label}"
     if range in ("year", "date"):
         bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
-        event = _EVENTS.get(bare, bare)
+        event = EVENTS.get(bare, bare)
         return {"label": label if event == range or bare == "" else f"{event} {range}"}
     if range == "number" and unit:
         bare = re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label)
@@ -279,6 +319,8 @@ def wording(
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
     if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"
         label = "manager" if label == "reports to" and domain == range else range.replace("_", " ")
+    if range != "string" and label in _WHICH and range.split("_")[-1] != label:  # the home of a match is a home team
+        label = f"{label} {range.replace('_', ' ')}"
     if range == domain and singular(label) in ("border", "neighbour", "neighbor"):
         return {
             "label": "neighbour",

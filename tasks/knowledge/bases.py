@@ -8,6 +8,7 @@ kb.sqlite, postings.npz                      the same facts as tables and as sor
 documents.parquet                            the documents themselves, where there are any
 index/                                       the search engine over documents and over a page for each entity
 doubtful.csv                                 names that may be one, for `espalier kb review`
+files.csv                                    what each file gave, of a folder that mixes documents and tables
 card.json                                    counts, reasons, density, and the depth of questions that it carries
 """
 
@@ -19,9 +20,11 @@ import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -34,17 +37,19 @@ from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source, words_of
 from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
 from synth.knowledge.sources.sqlite_tables import tables_of
+from synth.knowledge.together import counts_of, place_of, read_together
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.knowledge import column_tables
-from tasks.knowledge.guess import completed, guess
+from tasks.knowledge.guess import completed, sources_at
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
 LARGE = 4 << 20  # bytes of a table that is read by columns: the result is the same, with far less memory
 DOUBTFUL = "doubtful.csv"  # names that may be one: type, name, other, why
+FILES = "files.csv"  # what each file of a folder of documents and tables gave
 REMEDY = "build it anew with `espalier kb build`"
 
 
@@ -54,7 +59,14 @@ def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dic
     if not paths:
         return sources
     if not sources:
-        return [guess(path) for path in paths]
+        return [source for path in paths for source in sources_at(path)]
+    folders = {source.get("folder") for source in sources}
+    if len(paths) == 1 and len(sources) > 1 and len(folders) == 1 and None not in folders:
+        old = str(folders.pop()).rstrip("/")
+        return [
+            {**s, "path": f"{paths[0]}{s['path'].removeprefix(old).rstrip('/')}", "folder": str(paths[0])}
+            for s in sources
+        ]
     if len(paths) != len(sources):
         raise UserError(
             f"{len(paths)} sources are named and the schema has {len(sources)}: name as many, in their order, or none"
@@ -78,14 +90,14 @@ def build_base(
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
     stands for. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
-    sources = [completed(source, Path(source["path"])) for source in sources]
+    sources = [one for source in sources for one in completed(source, Path(source["path"]))]
     columns = None if countries or names else _columns(sources, relations)
     readings: list[Reading] = []
     built: Built | ColumnBase
     if columns is not None:
         built, relations_of, n_facts = columns[0], columns[0].relations, columns[0].accepted
     else:
-        readings = [_read(source) for source in sources]
+        readings = read_sources([(source, Path(source["path"])) for source in sources], edited=relations, names=names)
         built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
         used = {e.name for e in built.kb.entities.values()}
         kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
@@ -111,9 +123,12 @@ def build_base(
     with (part / DOUBTFUL).open("w", encoding="utf-8", newline="") as out_file:
         csv.writer(out_file, lineterminator="\n").writerows([Same._fields, *built.doubtful])
     card |= {"doubtful": len(built.doubtful)} if built.doubtful else {}
+    if columns is None and any(source.get("folder") for source in sources):
+        card["files"] = write_files(part / FILES, kb, files_of(sources), readings, built.quarantined)
     card |= {"produced": built.produced, "accepted": built.accepted, "world": n_facts - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
-    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in relations_of.values()}}
+    kept = _settled(kb, built) if isinstance(built, Built) else relations_of.values()
+    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in kept}}
     schema |= {"names": {t: dict(some) for t, some in names.items()}} if names else {}
     (part / "schema.yaml").write_text(
         yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
@@ -135,9 +150,98 @@ def write_guess(sources: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, 
     return path, next(line for key in keys for line in lines if line.startswith(key))
 
 
-def _read(source: Mapping[str, Any]) -> Reading:
-    options = {k: v for k, v in source.items() if k not in ("kind", "path")}
-    return read_source(source["path"], source["kind"], name=str(source["path"]), **options)
+def read_sources(
+    sources: Sequence[tuple[Mapping[str, Any], Path]],
+    *,
+    edited: Mapping[str, Mapping[str, Any]] | None = None,
+    names: Mapping[str, Mapping[str, str]] | None = None,
+) -> list[Reading]:
+    """The readings of (source, where its file is), together (`synth.knowledge.together`)."""
+    return read_together([(s["kind"], partial(_read, s, path)) for s, path in sources], edited=edited, names=names)
+
+
+def _read(source: Mapping[str, Any], path: Path, **more: Any) -> Reading:
+    """One source. A file that was found in a folder and cannot be read is quarantined: the others are read."""
+    options = {k: v for k, v in source.items() if k not in ("kind", "path", "folder", "why")}
+    try:
+        return read_source(path, source["kind"], name=str(source["path"]), **options, **more)
+    except ValueError as error:
+        if "folder" not in source or source["kind"] == "documents":
+            raise
+        reading = Reading()
+        why = f"the file is left out: {source.get('why') or error}"
+        reading.quarantine("unreadable", str(source["path"]), why, "")
+        return reading
+
+
+# ---- what every file of a folder gave
+
+
+class File(NamedTuple):
+    """A file below a folder of documents and tables. note: why it gave nothing, or ""."""
+
+    file: str
+    things: int
+    facts: int
+    quarantined: int
+    note: str
+
+
+def files_of(sources: Sequence[Mapping[str, Any]], where: Callable[[str], Path] = Path) -> list[str]:
+    """The files below the folders in which sources were found, as places name them. `where`: where a folder is."""
+    out: dict[str, None] = {}
+    for folder in dict.fromkeys(str(s["folder"]) for s in sources if s.get("folder")):
+        root = where(folder)
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and not any(p.startswith(".") for p in path.relative_to(root).parts):
+                out[f"{folder.rstrip('/')}/{path.relative_to(root).as_posix()}"] = None
+    return list(out)
+
+
+def files(kb: KB, names: Sequence[str], readings: Sequence[Reading], quarantined: Sequence[Quarantined]) -> list[File]:
+    """What each file gave: different things, facts, quarantined rows, and why where it gave nothing."""
+    known = dict.fromkeys(names)
+    counts = counts_of(((f.source, f.subject) for f in kb.facts.values()), known)
+    bad: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for q in quarantined:
+        file = place_of(q.evidence.partition(": ")[0], known)
+        bad[file] += 1
+        first.setdefault(file, q.evidence.partition(": ")[2][:200].rstrip(" |"))
+    skipped = {file: why for r in readings for file, why in r.skipped.items()}
+    read = {d.id.partition("#")[0] for r in readings for d in r.documents}
+    out = []
+    for name in names:
+        things, facts = counts[name]
+        note = skipped.get(name, "" if facts else first.get(name, ""))
+        if not (facts or note):
+            note = "searched; no fact can be read from it" if name in read else "no reader knows it"
+        out.append(File(name, things, facts, bad[name], note))
+    return out
+
+
+def write_files(path: Path, kb: KB, names: Sequence[str], *read: Any) -> dict[str, int]:
+    """Write `files` as a table; returns how many there are, and how many gave facts."""
+    some = files(kb, names, *read)
+    with path.open("w", encoding="utf-8", newline="") as out:
+        csv.writer(out, lineterminator="\n").writerows([File._fields, *some])
+    return {"found": len(some), "with facts": sum(f.facts > 0 for f in some)}
+
+
+def gave(folder: Path, most: int = 20) -> list[str]:
+    """Lines for a person: what each file of the folders gave; of many files those with the fewest facts are left out."""
+    if not (folder / FILES).is_file():
+        return []
+    with (folder / FILES).open(encoding="utf-8", newline="") as lines:
+        rows = [File(r[0], int(r[1]), int(r[2]), int(r[3]), r[4]) for r in list(csv.reader(lines))[1:]]
+    shown = set(sorted(rows, key=lambda f: -f.facts)[:most])
+    out = []
+    for f in rows:
+        if f in shown:
+            bad = f", {_count(f.quarantined, 'row')} quarantined" if f.quarantined else ""
+            what = f"{_count(f.facts, 'fact')} about {_count(f.things, 'thing')}{bad}" if f.facts else f.note
+            out.append(f"  {f.file}: {what}")
+    return out + ([f"  and {len(rows) - most:,} more ({FILES})"] if len(rows) > most else [])
 
 
 def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,6 +276,13 @@ def _columns(
     cells = read_cells(path, str(source["path"]), **options)
     base = None if cells is None else ColumnBase.of(cells, relations)
     return None if base is None or cells is None else (base, cells)
+
+
+def _settled(kb: KB, built: Built) -> list[Relation]:
+    """The relations that stay whatever a person decides: not those that only pages have that may be records."""
+    pages = {f"{type_}:{pair.other}" for pair in built.doubtful for type_ in ("page", "person")}
+    others = {f.relation for f in kb.facts.values() if f.subject not in pages} if pages else set(kb.relations)
+    return [r for r in kb.relations.values() if r.name in others]
 
 
 def _stated(relation: Relation, built: Built | ColumnBase) -> dict[str, Any]:
@@ -209,6 +320,7 @@ def write(folder: Path, kb: KB, quarantined: Sequence[Quarantined], readings: Se
         "quarantined": tables.counts(quarantined),
         "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
         "skipped": {file: why for r in readings for file, why in r.skipped.items()},
+        **({"agreed": agreed} if (agreed := sum(r.agreed for r in readings)) else {}),
         "documents": len(documents),
         "encodings": _counted(d.encoding for d in documents),
         "index": index.size(),
@@ -293,6 +405,8 @@ def summary(
     if card.get("missing"):
         texts = ", ".join(f"{n:,} {text!r}" for text, n in list(card["missing"].items())[:6])
         lines.append(f"{_count(sum(card['missing'].values()), 'value')} missing: {texts}")
+    if card.get("agreed"):
+        lines.append(f"{_count(card['agreed'], 'statement')} of documents that a table makes too")
     if card.get("doubtful"):
         lines.append(f"{_count(card['doubtful'], 'pair')} of names may be one thing: `espalier kb review` lists them")
     walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())

@@ -24,6 +24,15 @@ from tasks.core.errors import UserError
 from tasks.core.cells import delimiter
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
+_TABULAR = {  # suffix -> the kind of source, if its file cannot be looked into
+    **dict.fromkeys(DATABASES, "sqlite_tables"),
+    **dict.fromkeys((".csv", ".tsv", ".tab"), "csv_records"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "json_records"),
+    **dict.fromkeys((".parquet", ".arrow", ".feather"), "arrow_records"),
+    **dict.fromkeys(FORMATS, "rdf_triples"),
+    ".xlsx": "sheet_records",
+}
+_ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # as the reader of documents
 _SOME = 2000  # records that are looked at
 _BYTES = 1 << 22  # of a table, at most
 _NAME_OF = re.compile(r"(?i)([^\W\d_]+)[ _-]names?")  # "Country name" names countries
@@ -41,16 +50,98 @@ _PLAIN_LISTS = {"data", "items", "records", "results", "rows", "entries", "list"
 _PROSE = {".md", ".markdown", ".txt", ".html", ".htm"}
 
 
-def completed(source: str | Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """A source with what was not written: of a bare path, or a mapping without `kind`, everything is guessed; of CSV the
-    text between cells. path: where its file or folder is. Raises UserError if its kind cannot be guessed."""
+def completed(source: str | Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
+    """A source with what was not written: of a bare path, or a mapping without `kind`, everything is guessed, and a folder
+    may be several sources (`sources_at`): options that are written beside it are those of its documents, `missing` of all;
+    of CSV the text between cells. path: where its file or folder is. Raises UserError if its kind cannot be guessed."""
     given = {"path": source} if isinstance(source, str) else dict(source)
     if "kind" not in given:
-        return guess(path) | given
+        found = sources_at(path)
+        if len(found) == 1:
+            return [found[0] | given]
+        own = {k: v for k, v in given.items() if k == "missing"}
+        place = str(given["path"]).rstrip("/")
+        named_ = [s | own | {"path": place + s["path"].removeprefix(str(path)), "folder": given["path"]} for s in found]
+        return [s | given if s["kind"] == "documents" else s for s in named_]
+    return [_with_mark(given, path)]
+
+
+def _with_mark(given: dict[str, Any], path: Path) -> dict[str, Any]:
     if given["kind"] in ("csv_records", "csv_tables") and "delimiter" not in given:
         first = next(iter(sorted(path.glob("*.csv"))), None) if path.is_dir() else path
         return given | (_marked(delimiter(first)) if first is not None and first.is_file() else {})
     return given
+
+
+def sources_at(path: Path) -> list[dict[str, Any]]:
+    """The sources of a path: of a folder that mixes documents and tables, or tables of several kinds, its documents (if
+    any) and each table, or each folder of CSV files, marked with the `folder` in which they were found; else one (`guess`).
+    Raises UserError as `guess`."""
+    if not path.is_dir():
+        return [guess(path)]
+    files = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.is_symlink() and _seen(p, path)]
+    tables = [p for p in files if p.suffix.lower() in _TABULAR or (p.suffix.lower() == ".json" and _lists(p))]
+    pages = [p for p in files if p.suffix.lower() in SUFFIXES and p not in set(tables)]
+    prose = [p for p in pages if p.stem.upper() not in _ABOUT and not (p.suffix.lower() == ".md" and _readme(p))]
+    flat = all(p.suffix.lower() == ".csv" and p.parent == path for p in tables)
+    if not tables or (flat and not prose):
+        return [guess(path)]
+    found: list[dict[str, Any]] = []
+    if prose:
+        left = [p.relative_to(path).as_posix() for p in tables]
+        found.append({**_documents(path, [p for p in pages if p.suffix.lower() == ".json"]), "leave": left})
+    folders: dict[Path, list[Path]] = {}
+    for p in tables:
+        if p.suffix.lower() == ".csv":
+            folders.setdefault(p.parent, []).append(p)
+    for folder, some in folders.items():
+        marks = {delimiter(p) for p in some}
+        triples = [_triples(p) for p in some]
+        if len(some) > 1 and len(marks) == 1 and len(set(triples)) == 1:
+            kind = "csv_triples" if triples[0] else "csv_tables"
+            found.append({"kind": kind, "path": str(folder), **({} if triples[0] else _marked(marks.pop()))})
+        else:
+            found += [guess(p) for p in some]
+    for p in tables:
+        if p.suffix.lower() != ".csv":
+            try:
+                found.append(guess(p))
+            except UserError as error:  # the reader says it again, where every file is accounted for
+                found.append(
+                    {"kind": _TABULAR.get(p.suffix.lower(), "json_records"), "path": str(p), "why": str(error)}
+                )
+    return [{**source, "folder": str(path)} for source in found]
+
+
+def _seen(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+    return not hidden and file.stem.upper() not in _ABOUT
+
+
+def _readme(file: Path) -> bool:
+    return file.stem.upper() in ("README", "INDEX")
+
+
+def _triples(file: Path) -> bool:
+    head = {c.lower() for c in (_rows(file, delimiter(file)) or [{}])[0]}
+    return len(head) < 2 or {"subject", "relation", "object"} <= head
+
+
+def _lists(file: Path) -> bool:
+    """Whether a JSON file among documents is a table: a list of records, or an object of which a list of records is the
+    most. A list of texts with titles is no table, nor is a page with a title that holds a list."""
+    try:
+        data = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(data, Mapping) and any(isinstance(data.get(k), str) for k in ("title", "text", "name")):
+        return False
+    listed = _list(data)
+    if listed is None or len(listed[1]) < 2 or not all(isinstance(r, Mapping) for r in listed[1]):
+        return False
+    if any({"title", "text"} <= set(r) for r in listed[1][:1]):
+        return False
+    return not listed[0] or 2 * len(json.dumps(listed[1])) > len(json.dumps(data))
 
 
 def guess(path: Path) -> dict[str, Any]:
@@ -74,10 +165,7 @@ def guess(path: Path) -> dict[str, Any]:
             raise UserError(
                 f"{path} holds neither documents ({kinds}) nor triples (.csv): name a file, or say its kind in a schema.yaml"
             )
-        titles = named([_json(p) for p in sorted(path.rglob("*.json"))[:200]])
-        about = next((m[1] for t in titles[:2] for p in t.split(".") if (m := _NAME_OF.fullmatch(p))), "")
-        type_ = {"type": singular(label_of(about)).lower().replace(" ", "_")} if about else {}
-        return {"kind": "documents", **source, **type_, **({"title": titles[:2]} if titles else {})}
+        return _documents(path, sorted(path.rglob("*.json")))
     if suffix in DATABASES:
         return {"kind": "sqlite_tables", **source}
     if suffix in (".jsonl", ".ndjson"):
@@ -106,6 +194,14 @@ def guess(path: Path) -> dict[str, Any]:
     raise UserError(
         f"nothing is known of files like {path}: the kinds of sources are {', '.join(READERS)} (docs/knowledge.md)"
     )
+
+
+def _documents(path: Path, pages: Sequence[Path]) -> dict[str, Any]:
+    """A folder of documents. `pages`: those that are JSON."""
+    titles = named([_json(p) for p in pages[:200]])
+    about = next((m[1] for t in titles[:2] for p in t.split(".") if (m := _NAME_OF.fullmatch(p))), "")
+    type_ = {"type": singular(label_of(about)).lower().replace(" ", "_")} if about else {}
+    return {"kind": "documents", "path": str(path), **type_, **({"title": titles[:2]} if titles else {})}
 
 
 def _marked(mark: str) -> dict[str, str]:

@@ -7,11 +7,11 @@ from collections import Counter
 
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
-from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
+from tasks.knowledge import bases
 from tasks.knowledge.guess import completed
 from tasks.knowledge.schema import read_names, read_schema
 from tasks.runtime.stage import Stage
@@ -40,9 +40,9 @@ def kb(
     """
     listed, relations = read_schema(stage.source(schema)) if schema else ([], {})
     sources = sources or listed
-    sources = [_source(stage, i, source) for i, source in enumerate(sources)]
-    readings = [_read(stage, source) for source in sources]
+    sources = [one for i, source in enumerate(sources) for one in _source(stage, i, source)]
     decided = read_names(stage.source(schema)) if schema else None
+    readings = _read(stage, sources, relations, decided)
     built = build(readings, known=RELATIONS if world_countries else (), edited=relations, names=decided)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
     _refuse(stage, built, bad_rows, brought=bool(sources))
@@ -64,6 +64,7 @@ def kb(
         "accepted": len(whole.facts),
         "quarantined": tables.counts(built.quarantined),
         "sources": [{**s, "rows": len(r.rows) + len(r.quarantined)} for s, r in zip(sources, readings)],
+        **_files(stage, whole, sources, readings, built),
         "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
         "world": {"countries": world_countries, "facts": len(whole.facts) - built.accepted},
         "density": whole.density(),
@@ -85,8 +86,8 @@ def kb(
     )
 
 
-def _source(stage: Stage, i: int, source: str | dict) -> dict:
-    """A source as it is read, with what was not written guessed from its file."""
+def _source(stage: Stage, i: int, source: str | dict) -> list[dict]:
+    """A source as it is read, with what was not written guessed from its file; a folder may be several."""
     path = source.get("path") if isinstance(source, dict) else source
     kind = source.get("kind", "") if isinstance(source, dict) else ""
     if not isinstance(path, str) or not isinstance(kind, str):
@@ -97,15 +98,22 @@ def _source(stage: Stage, i: int, source: str | dict) -> dict:
     return completed(source, stage.source(path))
 
 
-def _read(stage: Stage, source: dict) -> Reading:
-    options = {k: v for k, v in source.items() if k not in ("kind", "path")}
-    path = stage.source(source["path"])
-    reading = read_source(path, source["kind"], name=source["path"], **options)
-    if not reading.rows and not reading.quarantined:
-        print(f"kb: {source['path']}: {_nothing(reading)}", file=sys.stderr)
-    if path.is_relative_to(stage.root):
-        stage.dataset(path, len(reading.rows) + len(reading.quarantined))
-    return reading
+def _read(stage: Stage, sources: list[dict], relations: dict, decided: dict | None) -> list[Reading]:
+    places = [stage.source(source["path"]) for source in sources]
+    readings = bases.read_sources(list(zip(sources, places, strict=True)), edited=relations, names=decided)
+    for source, path, reading in zip(sources, places, readings, strict=True):
+        if not reading.rows and not reading.quarantined:
+            print(f"kb: {source['path']}: {_nothing(reading)}", file=sys.stderr)
+        if path.is_relative_to(stage.root):
+            stage.dataset(path, len(reading.rows) + len(reading.quarantined))
+    return readings
+
+
+def _files(stage: Stage, kb: KB, sources: list[dict], readings: list[Reading], built: Built) -> dict:
+    """What each file gave, if a source was a folder of documents and tables."""
+    names = bases.files_of(sources, stage.source)
+    some = bases.files(kb, names, readings, built.quarantined) if names else []
+    return {"files": [f._asdict() for f in some]} if some else {}
 
 
 def _nothing(reading: Reading) -> str:

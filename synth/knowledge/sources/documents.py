@@ -24,9 +24,10 @@ from synth.knowledge.patterns import (
     also_known_as,
     statements,
 )
-from synth.knowledge.names import names, plain_value
+from synth.knowledge.names import fold, names, plain_value
 from synth.knowledge.text import tidy
-from synth.knowledge.words import PEOPLE, article
+from synth.knowledge.together import Others
+from synth.knowledge.words import EVENTS, PEOPLE, article, wording
 from synth.quantities import date, quantity, without_note, year
 
 _PAIR = re.compile(
@@ -62,6 +63,8 @@ def documents(
     folders: bool = False,
     mentions: bool = False,
     missing: Collection[str] = MISSING,
+    leave: Collection[str] = (),
+    others: Others | None = None,
 ) -> Reading:
     """Read a folder (or one file) of .md, .txt, .html and .json.
 
@@ -72,13 +75,16 @@ def documents(
                (relation `link`)
 
     missing    texts that say that a value is missing (synth/knowledge/missing.py)
+    leave      files below the folder that are sources of their own
+    others     what the tables of other sources name (synth/knowledge/together.py)
 
     The majority of its values decides the type of a key: numbers (with their unit in the label; a value in another
     unit is quarantined), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are
     quarantined; the latter can still be found by search. Raises ValueError where there is no document at all.
     """
     reading = Reading()
-    reading.documents += _told_apart(_pages(path, name, [title] if isinstance(title, str) else title, reading))
+    given = [title] if isinstance(title, str) else title
+    reading.documents += _told_apart(_pages(path, name, given, reading, frozenset(leave)))
     if not reading.documents:
         kinds = ", ".join(SUFFIXES)
         raise ValueError(
@@ -87,13 +93,16 @@ def documents(
     titles: dict[str, Document] = {}
     types: dict[str, str] = {}  # of every title
     about: dict[str, Kind | None] = {}  # of titles whose type nothing states: what the first sentence says
+    beside = others or Others()
+    things = beside.things(d.title for d in reading.documents)
     for d in reading.documents:
         first = titles.setdefault(d.title, d)
         own = d.type or (Path(d.id).parent.name if folders else "") or (type if type != PAGE else "")
         if not own and d.title not in about:
             about[d.title] = _told_kind(d)
         told = about.get(d.title)
-        types.setdefault(d.title, own or (told.type if told else type))
+        record = beside.record(d.title, own) or ("" if own else things.get(fold(d.title), ""))
+        types.setdefault(d.title, record or own or (told.type if told else type))
         if first is not d:
             reading.quarantine(
                 "duplicate_title",
@@ -102,14 +111,20 @@ def documents(
                 d.title,
             )
             continue
-        others = tuple(
+        further = tuple(
             n
             for n in dict.fromkeys(map(tidy, (*d.aliases, *also_known_as(d.text))))
             if n and n != d.title and len(n) <= 100
         )
-        if others:
-            reading.aliases[types[d.title], d.title] = others
+        if further:
+            reading.aliases[types[d.title], d.title] = further
+    reading.titles = dict(types)
     known = _known(titles, reading.aliases)
+    pages = {fold(t) for t in titles}
+    for key, (record, type_) in beside.records.items():
+        if key not in pages and len(record) > 2 and record[0].isalpha() and record.lower() not in known:
+            known[record.lower()] = record
+            types.setdefault(record, type_)
     by_key: dict[str, list[_Said]] = defaultdict(list)
     for d in titles.values():
         for s in _statements(d, known, mentions):
@@ -119,7 +134,17 @@ def documents(
         by_key[key] = list(compress(some, stated(reading, (s.value for s in some), missing)))
     for relation, label, some in _by_type(by_key, types):
         _settle(reading, relation, label, some, known, types, type)
+    _without_said(reading)
     return reading
+
+
+def _without_said(reading: Reading) -> None:
+    """Leave out links and mentions of things about which the page says more: "Teacher: [Ilse Marten](...)"."""
+    bare = {r for r, given in reading.schema.items() if given.get("label") in ("link", "mention")}
+    said = {(row.subject, row.object) for row in reading.rows if row.relation not in bare} if bare else set()
+    reading.rows = [r for r in reading.rows if r.relation not in bare or (r.subject, r.object) not in said]
+    for relation in bare - {row.relation for row in reading.rows}:
+        del reading.schema[relation]
 
 
 def _told_apart(pages: Iterable[Document]) -> Iterator[Document]:
@@ -141,10 +166,14 @@ def _first(reading: Reading) -> str:
     return f" that can be read, the first: {reading.quarantined[0].evidence}" if reading.quarantined else ""
 
 
-def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> Iterator[Document]:
+def _pages(
+    path: Path, name: str, titles: Sequence[str], reading: Reading, leave: Collection[str] = ()
+) -> Iterator[Document]:
     files = sorted(p for p in path.rglob("*") if p.is_file() and not p.is_symlink()) if path.is_dir() else [path]
     for file in files:
         label = f"{name.rstrip('/')}/{file.relative_to(path).as_posix()}" if path.is_dir() else name
+        if leave and file.relative_to(path).as_posix() in leave:
+            continue
         if any(part.startswith(".") for part in file.relative_to(path).parts):
             reading.skipped[label] = "a hidden file"
             continue
@@ -154,7 +183,7 @@ def _pages(path: Path, name: str, titles: Sequence[str], reading: Reading) -> It
         if file.suffix.lower() not in SUFFIXES:
             table = file.suffix.lower() in _TABLES
             reading.skipped[label] = (
-                "a table is no document: name the file as a source of its own, beside the folder"
+                "a table is no document: name the folder without `kind: documents`, or the file as a source of its own"
                 if table
                 else f"no reader of documents knows {file.suffix or 'files without a suffix'}"
             )
@@ -303,16 +332,22 @@ def _settle(
     range_ = ranges.get(kind) or (thing if kind == "things" else pages.most_common(1)[0][0] if pages else type)
     if type == PAGE and range_ not in ranges.values():  # the sentence pattern decides, not the pages that exist
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
+    if some[0].kind == "pair" and range_ in ("year", "date"):
+        label = wording(label, domain, range_)["label"] if label in EVENTS else label  # "opened" is the opening year
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
     if some[0].kind != "pair" and (templates := TEMPLATES.get(some[0].key)):
         that = "who" if domain in PEOPLE else "that"
+        templates = (t.replace("{an} {range}", article(range_.replace("_", " "), range_)) for t in templates)
+        templates = (t.replace(" whom the", f" {'whom' if range_ in PEOPLE else 'that'} the") for t in templates)
         texts = (t.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ") for t in templates)
         reading.schema[relation] |= zip(("passage", "forward", "inverse"), texts)
     if kind == "date":
         reading.schema[f"{relation}_year"] = {
             "domain": domain,
             "range": "year",
-            "label": f"year of {label.removeprefix('date of ')}",
+            "label": f"{label.removesuffix(' date')} year"
+            if label.endswith(" date")
+            else f"year of {label.removeprefix('date of ')}",
         }
     seen: set[tuple[str, str, str]] = set()
     for s in some:

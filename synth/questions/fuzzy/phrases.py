@@ -144,7 +144,10 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
     base = _clause(r.ask_back(SLOT) if forward else r.ask(SLOT), spoken(type_), w, r.functional)
     owned = re.fullmatch(rf"whose (.+) is {SLOT}", base)
     value = r.range in KINDS and forward
-    base_phrases = _around_value(r, owned is not None, base, w) if value else _around_term(base, owned, r.functional, w)
+    noun = f"the {spoken(type_)}" if r.functional else indefinite(spoken(type_))
+    around = _of(base, noun, w) if base == f"of {SLOT}" else None
+    around = around or (None if value else _around_term(base, owned, r.functional, w))
+    base_phrases = around or _around_value(r, owned is not None, base, w)
     more = [_variants(c.replace("{y}", SLOT), w) for c in extra]
     for texts in (base_phrases, *more):
         for sentence, some in ((False, texts.clauses), (True, texts.sentences)):
@@ -227,11 +230,16 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
     return f"{w.that} is {rest}"
 
 
+def _of(clause: str, noun: str, w: Words) -> _Said:
+    """The paraphrases of "of Y": "It is the painting of a loan"."""
+    return _Said(
+        [clause, f"{w.that} is {noun} of {SLOT}", f"{w.which} is {noun} of {SLOT}"],
+        [f"{w.subject} is {noun} of {SLOT}"],
+    )
+
+
 def _variants(clause: str, w: Words) -> _Said:
     """The paraphrases of one clause that is no "whose L is Y"; "next door to Y" is "that is next door to Y"."""
-    if clause == f"of {SLOT}":
-        ways = [f"{w.that} is that of {SLOT}", f"{w.which} is that of {SLOT}"]
-        return _Said([clause, *ways], [f"{w.subject} is that of {SLOT}", f"{w.other_subject} is that of {SLOT}"])
     if not re.match(r"(with|where|in which|whose|who|that|which) ", clause):
         clause = f"{w.that} is {clause}"
     first, _, rest = clause.partition(" ")

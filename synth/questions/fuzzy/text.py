@@ -161,14 +161,15 @@ class Realiser:
         """Clauses as "A", "A and B", or "A, B and C"; the nested one is last. Raises ValueError for two of them."""
         if sum(map(nested, clues)) > 1:
             raise ValueError("two descriptions with clues of their own in one sentence cannot be told apart")
-        first = [{p.before.split(" ")[0] for p in self._usable(c, type_, False)} for c in clues]
+        first = [{_begins(p) for p in self._usable(c, type_, False)} - {""} for c in clues]
         alike = (
             sorted(set.intersection(*first)) if len(clues) > 1 else []
         )  # "that has A and that borders B", not "with A and which borders B"
         begins = rng.choice(alike) if alike else ""
         avoid = (
-            () if begins or len(clues) == 1 else ("with", "which")
-        )  # "that has A and where B is C", not "with A and where B is C"
+            () if begins or len(clues) == 1 else ("with", "which", "")
+        )  # "that has A and where B is C", not "with A and where B is C"; not "whose A is B and of a C"
+        avoid = (*avoid, "that") if avoid and type_ in PEOPLE else avoid  # "who" goes on as "who"
         clauses = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
         return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
@@ -196,9 +197,10 @@ class Realiser:
         """One clue as a clause or a sentence (without its stop); the clause begins with the word `begins`, where one is
         given, and with none of `avoid`, where it can."""
         kind, _ = self._kind(clue)
-        usable = [p for p in self._usable(clue, type_, sentence) if not begins or p.before.split(" ")[0] == begins]
-        usable = [p for p in usable if p.before == "of "] or usable  # the shortest: "a nationality of Ann Lo"
-        p = rng.choice([p for p in usable if p.before.split(" ")[0] not in avoid] or usable)
+        usable = [p for p in self._usable(clue, type_, sentence) if not begins or _begins(p) == begins]
+        if "" not in avoid:
+            usable = [p for p in usable if p.before == "of "] or usable  # the shortest: "a nationality of Ann Lo"
+        p = rng.choice([p for p in usable if _begins(p) not in avoid] or usable)
         filled = self._filled(clue, rng)
         if (
             kind == "name"
@@ -209,7 +211,7 @@ class Realiser:
         if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
             filled = filled.removeprefix("the ")  # no "the the Netherlands"
         if kind == "description" and re.search(r"\b(?:is|are) $", p.before):  # "whose nationality is that of Ann Lo"
-            filled = re.sub(rf"^(?:a|an) {re.escape(spoken(self._other(p)))} of ", "that of ", filled)
+            filled = re.sub(rf"^(?:a|an) {re.escape(spoken(self._other(p)))} of (?!which )", "that of ", filled)
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -358,6 +360,11 @@ class Realiser:
             if last and text.startswith(head)
             else []
         )
+
+
+def _begins(p: Phrase) -> str:
+    """The word with which a clause begins; "" for "of Y", beside which no other clause reads well."""
+    return "" if p.before == "of " else p.before.split(" ")[0]
 
 
 def _stopped(text: str) -> str:

@@ -84,7 +84,6 @@ def test_the_facts_of_a_hand_made_folder(folder):
         ("Zelton", "page_area", "120"),
         ("Zelton", "population", "1200000"),
         ("Zelton", "capital_of", "Norvia"),
-        ("Zelton", "page_link", "Norvia"),
         ("Danu", "founded_year", "1650"),
         ("Danu", "flows_into", "Halia"),
     }
