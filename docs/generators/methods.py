@@ -15,6 +15,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+from tasks.core.at_rest import files_at_rest
 from tasks.lab.behaviour import KINDS, WHERE, changed, evidence_path, kind_of, outdated, verdict
 from tasks.lab.checks import load
 from tasks.core.paths import CODE
@@ -201,6 +202,7 @@ def costs() -> dict[str, float]:
     return {r["case"]: r["value"] for r in json.loads(COST.read_text(encoding="utf-8"))} if COST.exists() else {}
 
 
+@files_at_rest()
 def page() -> str:
     cost, groups = costs(), kinds()
     seen = [e for names in groups.values() for n in names if (e := evidence_of(n))]

@@ -10,6 +10,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError
 
 CODE = Path(__file__).resolve().parents[2]  # the folder that holds flows/, tasks/, synth/, training/
@@ -83,6 +84,7 @@ def own() -> list[Path]:
     return [Path(p).resolve() for p in [*listed, os.path.join(os.getcwd(), "pieces")] if os.path.isdir(p)]
 
 
+@once_at_rest
 def folders(kind: str) -> list[Path]:
     """The folders on disk that together hold one kind of pieces: that of the code, then the user's own."""
     shipped, of_own = _places(kind)

@@ -15,6 +15,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE, KIND_OF, PACKAGES, own, package_of
 from tasks.core.paths import folders as places
@@ -120,10 +121,12 @@ def _tree(path: Path, data: bytes) -> ast.Module:
         ) from None
 
 
+@once_at_rest
 def source(path: Path) -> Source:
     return _parsed(path, _stamp(path))
 
 
+@once_at_rest
 def _stamp(path: Path) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_mtime_ns, stat.st_size
@@ -170,7 +173,7 @@ def knobs(path: Path) -> dict[str, Knob]:
         known = _knobs(path)
         homes = {path, *(one.home for _, one in leaves(known))}
         _KNOWN[path] = known, {file: _stamp(file) for file in homes}
-    return {name: _fresh(knob) for name, knob in known.items()}
+    return known | {name: _fresh(knob) for name, knob in known.items() if isinstance(knob.default, list | dict)}
 
 
 _KNOWN: dict[Path, tuple[dict[str, Knob], dict[Path, tuple[int, int]]]] = {}  # and the stamps of the files they are in
@@ -178,9 +181,7 @@ _KNOWN: dict[Path, tuple[dict[str, Knob], dict[Path, tuple[int, int]]]] = {}  # 
 
 def _fresh(knob: Knob) -> Knob:
     """The knob with a copy of its default, which the reader may change."""
-    if not isinstance(knob.default, list | dict):
-        return knob
-    fields = {name: _fresh(one) for name, one in knob.fields.items()}
+    fields = {n: _fresh(one) if isinstance(one.default, list | dict) else one for n, one in knob.fields.items()}
     return replace(knob, default=_plain(knob.default), fields=fields)
 
 

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE, KINDS, package_of
 from tasks.planning import code
@@ -119,6 +120,7 @@ def slot_kind(stage: str, knob: str) -> str:
     return one.piece if one else ""
 
 
+@once_at_rest
 def slots() -> dict[str, dict[str, str]]:
     """Stage -> its knobs that are pieces (`critic.loss`: a field of a nested one) -> their kind, from the annotations of
     the stages."""

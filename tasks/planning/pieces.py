@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError, nearest
 from tasks.core.paths import CODE, folders, own, package_of
 
@@ -52,6 +53,7 @@ class Place:
     stage's plan and identity, so changing it re-runs nothing."""
 
 
+@once_at_rest
 def files(folder: str) -> dict[str, Path]:
     """Name -> file of every piece of a folder. Raises UserError if two folders define one name, or if the folder does
     not exist."""

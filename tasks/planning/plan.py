@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
+from tasks.core.at_rest import files_at_rest
 from tasks.core.paths import folders, project
 from tasks.planning import code as src
 from tasks.planning import parts, places
@@ -25,6 +26,7 @@ from tasks.storage import commit
 from tasks.storage.faults import fault
 
 
+@files_at_rest()
 def plans(
     root: Path, changed: Callable[[dict[str, Any]], dict[str, Any]] | None = None, *, to_run: bool = True
 ) -> dict[str, dict[str, Any]]:

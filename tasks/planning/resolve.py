@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tasks.core.at_rest import files_at_rest, once_at_rest
 from tasks.core.errors import UserError, nearest
 from tasks.core.paths import folders
 from tasks.planning import code as src
@@ -114,6 +115,7 @@ class Resolved:
         return src.lookup(self.params, name)
 
 
+@once_at_rest
 def yaml_files(dotted: str) -> dict[str, Path]:
     """Name -> file of all `recipes` (`core/` first) or `profiles`, the user's own included. Two files of one name are
     refused."""
@@ -220,6 +222,7 @@ def overlaid(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any
     return {**first, **then, **{k: {**first[k], **then[k]} for k in both}}
 
 
+@files_at_rest()
 def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, Any]]:
     """Every stage with all its knobs, and the profile. `params` is what `check_params` returns. Raises UserError."""
     stages = {n: Resolved(n, p, src.knobs(p)) for n, p in files("stage").items()}

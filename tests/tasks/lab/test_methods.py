@@ -15,6 +15,7 @@ import tiny
 import torch
 
 from synth.types import Problem, Sampling, Scored
+from tasks.core.at_rest import files_at_rest
 from tasks.planning import pieces
 from training.env.single import Single
 from training.learner.learner import Learner, Optim, score, token_stats
@@ -318,6 +319,7 @@ def test_no_two_worlds_have_one_name():
     assert not again, f"worlds of one name: {sorted(again)}"
 
 
+@files_at_rest()
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from docs.generators import methods
+from tasks.core.at_rest import files_at_rest
 from tasks.core.errors import UserError
 from tasks.planning import code, parts, plan, resolve
 from tasks.core.config import parse, read_yaml
@@ -428,6 +429,7 @@ def test_the_judge_concerns_the_stage_rl_only_where_there_is_one(tmp_path, monke
     assert not sources("") & theirs and theirs <= sources("set: {rl: {judge: {model: x}}}")
 
 
+@files_at_rest()
 def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)
