@@ -23,7 +23,7 @@ LADDER = (
 )
 CERTIFICATE = ("drawn and broken", "all edits of one line, run on the issue's examples")
 _TEXT = re.compile(
-    r"Mend one line: (x = x [-+*] \d+(?:; x = x [-+*] \d+)*)\. It should turn ((?:-?\d+ into -?\d+(?:, )?)+)\."
+    r"Fix one line: (x = x [-+*] \d+(?:; x = x [-+*] \d+)*)\. It should turn ((?:-?\d+ into -?\d+(?:, )?)+)\."
 )
 _LINE = re.compile(r"x = x ([-+*]) (\d+)")
 Line = tuple[str, int]
@@ -83,7 +83,7 @@ def edit(old: Line, new: Line) -> str:
 def pose(spec: tuple) -> dict[str, Any]:
     broken, told, at, line = spec
     return {
-        "prompt": f"Mend one line: {'; '.join(map(write, broken))}. It should turn {', '.join(f'{x} into {y}' for x, y in told)}.",
+        "prompt": f"Fix one line: {'; '.join(map(write, broken))}. It should turn {', '.join(f'{x} into {y}' for x, y in told)}.",
         "answer": edit(broken[at], line),
         "verifier": "patch",
         "args": {"program": [write(b) for b in broken]},

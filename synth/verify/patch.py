@@ -19,7 +19,7 @@ from synth.verify import RIGHT, UNPARSABLE
 MAX_CHARS = 200
 FORM = "number"
 EXAMPLE = {
-    "prompt": "Mend one line: x = x + 3; x = x * 2. It should turn 1 into -4.",
+    "prompt": "Fix one line: x = x + 3; x = x * 2. It should turn 1 into -4.",
     "answer": "- x = x + 3\n+ x = x - 3",
     "args": {"program": ["x = x + 3", "x = x * 2"]},
 }

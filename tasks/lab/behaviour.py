@@ -174,7 +174,7 @@ OF_PAIRS = {
 OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint", "slope"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
 OF_MERGES = {"old", "new", "both"}
-METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "mended"}
+METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "corrected"}
 STAGES = ("sft", "preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,

@@ -37,12 +37,12 @@ def regret(p: np.ndarray, steps: int) -> float:
     for _ in range(steps):
         right = at[:, 0] * p[q, 0, q]
         paid += right.sum()
-        mended = at[:, 1:] * p[:, f, n + f - 1]
+        undone = at[:, 1:] * p[:, f, n + f - 1]
         after = np.zeros_like(at)
-        after[:, 0] = right.sum() / n + mended.sum(1)
+        after[:, 0] = right.sum() / n + undone.sum(1)
         wrong = at[:, :1] * p[:, 0]
         wrong[q, q] = 0
-        after[:, 1:] = at[:, 1:] - mended + wrong[:, :n] + wrong[:, n:]
+        after[:, 1:] = at[:, 1:] - undone + wrong[:, :n] + wrong[:, n:]
         at = after
     return steps - float(paid)
 

@@ -375,7 +375,7 @@ def listed(size: Size) -> Task:
 
 
 def ponders(size: Size) -> Task:
-    """Counts with a second thought. The first answer is right half of the time; a second thought mends three wrong ones in ten and
+    """Counts with a second thought. The first answer is right half of the time; a second thought corrects three wrong ones in ten and
     spoils one right one in ten, and one demonstration in five has none."""
 
     def turns(p: Problem, rng: Random) -> list[str]:

@@ -7,7 +7,7 @@ Measured of QUESTIONS problems that `rl` never played, one draw each, in the way
 
     accuracy    share of right answers
     thought     steps of thought, an answer: sets or vectors where there are some, else tokens before the answer
-    mended      of masked diffusion: right demonstrations, one token of every second of them replaced by another digit, pass the
+    corrected   of masked diffusion: right demonstrations, one token of every second of them replaced by another digit, pass the
                 last MEND steps of unmasking at temperature 0; the share that is then right throughout. 0.5 where nothing is
                 masked again
 
@@ -43,7 +43,7 @@ from training.rollout.generation.masked_diffusion import MaskedDiffusion
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
 
-LONG, SHORT, TRAIN, QUESTIONS, BATCH, MEND = 5, 3, 400, 200, 32, 2
+LONG, SHORT, TRAIN, QUESTIONS, BATCH, CORRECTING = 5, 3, 400, 200, 32, 2
 STEPS = {"": 180, "gaussian_latents": 600, "masked_diffusion": 600}  # in which a first policy is taught
 WORDED = 1200  # the same where sums are written out, whatever the way
 # Knobs that say how turns are sampled, and not what is taught
@@ -189,16 +189,16 @@ def measured(folder: Path, way: Generation | None, seed: int, chain: Chain) -> d
     )
     groups = player.play(problems("test", QUESTIONS, chain), 1, seed_for(seed, "thoughts", "measure"))
     rollouts = [g.rollouts[0] for g in groups]
-    mended = _mended(way, model, renderer, seed, chain) if isinstance(way, MaskedDiffusion) else {}
+    corrected = _corrected(way, model, renderer, seed, chain) if isinstance(way, MaskedDiffusion) else {}
     steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]
     return {
         "accuracy": float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in rollouts])),
         "thought": float(np.mean([len(renderer.encode(s)) if s else 0 for s in steps])),
-        **mended,
+        **corrected,
     }
 
 
-def _mended(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: int, chain: Chain) -> dict[str, float]:
+def _corrected(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: int, chain: Chain) -> dict[str, float]:
     rng = np.random.default_rng(seed_for(seed, "mended"))
     prompts, right, found = [], [], []
     figures = [int(renderer.encode(str(d))[0]) for d in range(10)]
@@ -213,10 +213,10 @@ def _mended(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: in
         right.append(turn)
         found.append(seen + 1)
     session = way.sampler(model, renderer).open(prompts, list(range(len(prompts))))
-    session.begun = (max(way.steps - MEND, 0), np.stack(found))
+    session.begun = (max(way.steps - CORRECTING, 0), np.stack(found))
     turns = session.generate(Sampling(temperature=0.0, max_tokens=way.length))
     same = [np.array_equal(s.ids, t[: len(s.ids)]) for s, t in zip(turns, right, strict=True)]
-    return {"mended": float(np.mean(same))}
+    return {"corrected": float(np.mean(same))}
 
 
 def _place(chain: Chain) -> Place:

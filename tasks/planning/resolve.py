@@ -445,6 +445,10 @@ def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str
     for name, one in given.items():
         if name == "piece":
             continue
+        if name not in known and name in (renamed := src.constant(path, "RENAMED", {})):
+            raise UserError(
+                f"{where}: {name} of {folder}/{path.stem} is {renamed[name]} now: write {renamed[name]}: {json.dumps(one)}"
+            )
         if name not in known:
             raise UserError(f"{where}.{name}: {_unread(folder, path.stem, name, known)}")
         out[name] = _typed(known[name], one, f"{where}.{name}")

@@ -362,11 +362,11 @@ def alone(root: Path, queue: Callable[[], None] | None = None) -> Iterator[None]
             while not _locked(lock):
                 time.sleep(1.0)  # not a blocking flock: a signal must be able to end the wait
         _put_back(root)
-        _mend(root)
+        _repair(root)
         yield
 
 
-def _mend(root: Path) -> None:
+def _repair(root: Path) -> None:
     """Repairs DVC's lock files. A DVC that was killed while it wrote its file of locks leaves half of it, which every
     later DVC refuses to read; nor does DVC start if a file that it only locks cannot be opened."""
     for name in ("rwlock", "rwlock.lock", "lock"):

@@ -6,7 +6,7 @@ solution, <reflection>...</reflection>, a revised solution.
     <answer>3</answer><reflection>wrong, look again</reflection><answer>2</answer>
 
 The value is that of the last answer. Parts: `first` and `second` (the values of the two answers; without a reflection
-both are the only answer's), `reflected` (one reflection with words in it, between two answers), `mended` and `spoilt`
+both are the only answer's), `reflected` (one reflection with words in it, between two answers), `corrected` and `spoilt`
 (wrong before and right after it, and the reverse), `reflection_words` (how long it is, in words).
 """
 
@@ -23,7 +23,7 @@ from training.env.look import Look, Shown
 TOOLS = "draw"
 BUDGETS = ()
 ENDS = "the first turn"
-GIVES = ("answered", "think", "first", "second", "reflected", "mended", "spoilt", "reflection_words")
+GIVES = ("answered", "think", "first", "second", "reflected", "corrected", "spoilt", "reflection_words")
 TURN = re.compile(r"[^<]*<answer>([^<]*)</answer>[^<]*<reflection>([^<]*)</reflection>[^<]*<answer>([^<]*)</answer>\s*")
 
 
@@ -42,7 +42,7 @@ class Reflect(Look):
             "first": first,
             "second": score.value,
             "reflected": float(words > 0),
-            "mended": float(words > 0 and first < 1.0 <= score.value),
+            "corrected": float(words > 0 and first < 1.0 <= score.value),
             "spoilt": float(words > 0 and score.value < 1.0 <= first),
             "reflection_words": float(words),
         }

@@ -9,15 +9,15 @@ from tasks.lab.registry import places, train
 from training.env.control.calls import calls
 
 
-def one(miss, mend):
+def one(miss, undo):
     """[1, 2, 2]: p(call), p(undo) where nothing is broken and where the tool is."""
-    return np.array([[[1 - miss, miss], [1 - mend, mend]]])
+    return np.array([[[1 - miss, miss], [1 - undo, undo]]])
 
 
 def test_regret_by_hand():
-    # never mended: paid 0.9, 0.81, 0.729 of three calls
+    # never undone: paid 0.9, 0.81, 0.729 of three calls
     assert regret(one(0.1, 0.0), 3) == pytest.approx(3 - 0.9 - 0.81 - 0.729)
-    # mended at once: nothing is broken with 1, 0.9, 0.81 + 0.1 of three calls
+    # undone at once: nothing is broken with 1, 0.9, 0.81 + 0.1 of three calls
     assert regret(one(0.1, 1.0), 3) == pytest.approx(3 - 0.9 * (1 + 0.9 + 0.91))
     assert regret(one(0.0, 0.0), 40) == pytest.approx(0.0)
 
@@ -45,10 +45,10 @@ def test_what_slips_comes_out_as_one_of_the_others():
 def test_the_slope_is_the_power():
     h = np.array([5.0, 10.0, 20.0, 40.0])
     assert slope(h, 0.01 * h**2) == pytest.approx(2.0) and slope(h, 3 * h) == pytest.approx(1.0)
-    rare = lambda mend: slope(h, np.array([regret(one(1e-4, mend), int(x)) for x in h]))  # noqa: E731
+    rare = lambda undo: slope(h, np.array([regret(one(1e-4, undo), int(x)) for x in h]))  # noqa: E731
     assert (
         1.85 < rare(0.0) < 2.0 and 1.0 < rare(1.0) < 1.06
-    )  # the square where nothing mends, the length where all does
+    )  # the square where nothing is undone, the length where all does
 
 
 def test_chances_are_read_state_by_state():

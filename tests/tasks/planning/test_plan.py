@@ -305,6 +305,10 @@ def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypat
         ("set: {rl: {overlap: one_off}}", ["rl.overlap has another name now", "asynchrony: {piece: ...}"]),
         ("set: {evaluate: {overlap: drop}}", ["evaluate.overlap has another name now", "contamination: ..."]),
         ("set: {evaluate: {wave: 64}}", ["evaluate.wave has another name now", "batch_size: ..."]),
+        (
+            "set: {rl: {rewards: [{piece: reflection, mended: 0.5}]}}",
+            ["reward/reflection is corrected now: write corrected: 0.5"],
+        ),
         ("set: {evaluate: {top_p: 0.9}}", ["evaluate.top_p is evaluate.sampling.top_p now"]),
         ("set: {rl: {top_p: 0.9}}", ["unknown key 'top_p' of the stage rl"]),
         ("set: {rl: {optimizer: {warmpu: 3}}}", ["unknown key 'warmpu' of rl.optimizer: did you mean 'warmup'"]),

@@ -55,7 +55,7 @@ def test_a_form_is_needed_for_the_parts_of_a_block():
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "mended", "spoilt"),
+    ("text", "value", "corrected", "spoilt"),
     [
         ("<answer>2</answer><reflection>no</reflection><answer>1</answer>", 1.0, 1.0, 0.0),
         ("<answer>1</answer><reflection>no</reflection><answer>2</answer>", 0.0, 0.0, 1.0),
@@ -64,10 +64,10 @@ def test_a_form_is_needed_for_the_parts_of_a_block():
         ("<answer>1</answer>", 1.0, 0.0, 0.0),
     ],
 )
-def test_what_a_second_thought_does(text, value, mended, spoilt):
+def test_what_a_second_thought_does(text, value, corrected, spoilt):
     state, _ = reflect().start(problem("How many shapes are red?", "1"), {"draw": draw})
     _, over, score = reflect().step(state, text)
-    assert over and (score.value, score.parts["mended"], score.parts["spoilt"]) == (value, mended, spoilt)
+    assert over and (score.value, score.parts["corrected"], score.parts["spoilt"]) == (value, corrected, spoilt)
 
 
 def test_bad_knobs_are_one_sentence():

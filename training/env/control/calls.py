@@ -4,7 +4,7 @@ A world whose mistakes compound, for the argument of Ross and Bagnell 2010, "Eff
 Ross, Gordon and Bagnell 2011 (DAgger, arXiv 1011.0686).
 
     request q, no fault     the call of tool q is paid 1, and the next request is drawn; any other call leaves a fault: call a leaves fault a mod n
-    fault f                 `undo f` (action n + f) mends it, and q is asked again; anything else changes nothing
+    fault f                 `undo f` (action n + f) repairs it, and q is asked again; anything else changes nothing
 
 There are n tools and 2n actions; an episode has `steps` of them. A share `slips` of the actions of the policy comes out as another one, as
 calls of tools fail in use. The expert is exact: he calls q where nothing is broken and undoes what is. In a share `driven` of the episodes

@@ -21,6 +21,7 @@ import numpy as np
 from training.rl.reward import part
 from training.types import Group, Rewards
 
+RENAMED = {"mended": "corrected"}  # former knobs -> what to write now
 READS = ("first", "second", "reflected", "reflection_words")
 
 
@@ -32,7 +33,7 @@ def reflection(
     *,
     accuracy: float = 0.5,
     form: float = 0.5,
-    mended: float = 0.5,
+    corrected: float = 0.5,
     kept: float = 0.25,
     spoilt: float = -0.25,
     there: float = 0.25,
@@ -45,7 +46,7 @@ def reflection(
     out = []
     for group, r in zip(groups, rewards, strict=True):
         first, second, thought = (part(group, r, name) >= 1.0 for name in ("first", "second", "reflected"))
-        effect = np.where(second, np.where(first, kept, mended), np.where(first, spoilt, 0.0))
+        effect = np.where(second, np.where(first, kept, corrected), np.where(first, spoilt, 0.0))
         length = np.exp(-np.abs(part(group, r, "reflection_words") - target) / (longest - target))
         out.append(accuracy * r + np.where(thought, form + effect + there + alpha * length, 0.0))
     return out
