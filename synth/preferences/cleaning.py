@@ -4,6 +4,7 @@ estimates how many labels are wrong."""
 from __future__ import annotations
 
 import gc
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from synth.preferences.cleaners._columns import anchor, drawn_anchor, swap_sides
-from synth.preferences.cleaners._features import BLIND, Known, differences, kind
+from synth.preferences.cleaners._features import BLIND, Differences, Known, Part, differences
 from synth.preferences.cleaners._length import style
-from synth.preferences.cleaners._noise import estimate, ranks
+from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
+from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
+from synth.preferences.ledger import Ledger, Names, Verdicts, View, group_of
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -34,29 +37,50 @@ class Judgement:
 
 def run_cleaners(
     pairs: Sequence[PreferencePair],
-    cleaners: Iterable[Callable[..., list[Decision]]],
-    policy: Callable[..., list[Decision]] | None = None,
+    cleaners: Iterable[Callable[..., Sequence[Decision]]],
+    policy: Callable[..., Sequence[Decision]] | None = None,
     *,
     folds: int = 5,
     c: float = 1.0,
     protected: Protected | None = None,
-) -> tuple[list[PreferencePair], list[PreferencePair], dict[str, float]]:
-    """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions.
+) -> tuple[Sequence[PreferencePair], Sequence[PreferencePair], dict[str, float]]:
+    """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions: lists of a list of pairs, else
+    what is made anew each time it is gone through (`synth.preferences.ledger`).
 
     Raises UserError if a cleaner would remove all pairs, or needs a column that is missing and cannot be computed.
     """
-    rest, removed, noise, known = list(pairs), [], {}, {}
+    kept, removed, noise = judged(pairs, cleaners, policy, folds=folds, c=c, protected=protected)
+    return (list(kept), list(removed), noise) if isinstance(pairs, list) else (kept, removed, noise)
+
+
+def judged(
+    pairs: Sequence[PreferencePair],
+    cleaners: Iterable[Callable[..., Sequence[Decision]]],
+    policy: Callable[..., Sequence[Decision]] | None = None,
+    *,
+    folds: int,
+    c: float,
+    protected: Protected | None = None,
+) -> tuple[View, View, dict[str, float]]:
+    """As `run_cleaners`, whatever the pairs are."""
+    ledger, rest, noise = Ledger(pairs), np.arange(len(pairs)), dict[str, float]()
+    removed, columns = list[np.ndarray](), _Columns(ledger, folds, c, protected)
     with no_collection():
-        for cleaner in chain(cleaners, [policy] if policy else []):
-            rest, rates = with_columns(rest, cleaner.needs, folds=folds, c=c, protected=protected, read=known)
-            noise |= rates
-            kept, gone = judge(rest, cleaner, advice=policy is not None and cleaner is not policy)
-            if rest and not kept:
-                raise UserError(
-                    f"clean: {cleaner.piece} would remove all {len(rest)} training pairs: loosen its knobs or leave it out"
-                )
-            rest, removed = kept, removed + gone
-    return rest, removed, noise
+        for run in chain(_runs(cleaners), [[policy]] if policy else []):
+            noise |= columns.add(rest, run[0].needs)  # type: ignore[attr-defined]
+            carried_out = policy is None or run[0] is policy
+            for cleaner, said in zip(run, verdicts(ledger.view(rest), run, carried_out=carried_out), strict=True):
+                gone = ledger.said(rest, said, carried_out=carried_out)
+                if not carried_out:
+                    continue
+                if len(rest) and gone.all():
+                    name = cleaner.piece  # type: ignore[attr-defined]
+                    raise UserError(
+                        f"clean: {name} would remove all {len(rest)} training pairs: loosen its knobs or leave it out"
+                    )
+                removed.append(rest[gone])
+                rest = rest[~gone]
+    return ledger.view(rest), ledger.view(np.concatenate([rest[:0], *removed])), noise
 
 
 @contextmanager
@@ -72,98 +96,124 @@ def no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def noise_interval(pairs: Sequence[PreferencePair]) -> dict[str, Any] | None:
+def noise_interval(pairs: Iterable[PreferencePair], groups: np.ndarray | None = None) -> dict[str, Any] | None:
     """The share of wrong labels with its interval, over the pairs whose label was judged by text
-    (`synth.preferences.cleaners._noise`); None without."""
-    judged = sorted((p for p in pairs if "out_of_fold" in p.columns), key=lambda p: p.id)
-    if len(judged) < 30:
+    (`synth.preferences.cleaners._noise`); None without. groups [pairs]: what `ranks` says of their groups, if that is known."""
+    names, told, cast, at = Names(), array("d"), array("b"), array("q")
+
+    def judged() -> Iterator[PreferencePair]:
+        for i, p in enumerate(pairs):
+            if "out_of_fold" in p.columns:
+                at.append(i)
+                names.add(p.id)
+                told.append(p.columns["out_of_fold"])
+                # columns of a pair that was flipped were swapped with its sides
+                cast.extend((any(d.action == "flip" for d in p.decisions), drawn_anchor(p), anchor(p)))
+                yield p
+
+    if groups is None:
+        group = ranks(map(group_of, judged()))
+    else:
+        for _ in judged():
+            pass
+        group = np.unique(groups[np.array(at, np.int64)], return_inverse=True)[1]
+    if len(told) < 30:
         return None
-    flipped = np.array(
-        [any(d.action == "flip" for d in p.decisions) for p in judged]
-    )  # their columns were swapped with the sides
-    right = np.array([p.columns["out_of_fold"] for p in judged])
-    known = np.array([drawn_anchor(p) for p in judged]) * np.where(flipped, -1, 1)
-    proven = int((np.array([anchor(p) for p in judged]) * np.where(flipped, -1, 1) < 0).sum())
-    interval = estimate(np.where(flipped, 1 - right, right), [group_of(p) for p in judged], known, proven=proven)
+    order = np.argsort(names.whole(), kind="stable")
+    right, group = np.array(told)[order], group[order]
+    flipped, drawn, proven = np.array(cast).reshape(-1, 3)[order].T
+    sign = np.where(flipped, -1, 1)
+    interval = estimate(np.where(flipped, 1 - right, right), group, drawn * sign, proven=int((proven * sign < 0).sum()))
     return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
 
 
-def judge(
-    pairs: Sequence[PreferencePair], cleaner: Callable[..., list[Decision]], *, advice: bool = False
-) -> tuple[list[PreferencePair], list[PreferencePair]]:
-    """(kept, removed), the cleaner's decision appended to each; "flip" swaps the sides and the columns about them.
-    advice: decisions are not applied.
+def _runs(cleaners: Iterable[Callable[..., Any]]) -> Iterator[list[Callable[..., Any]]]:
+    """The cleaners, those together that judge each pair by itself (ALONE), need no column and follow each other."""
+    run = list[Callable[..., Any]]()
+    for cleaner in cleaners:
+        alone = getattr(cleaner, "alone", False) and not cleaner.needs  # type: ignore[attr-defined]
+        if run and not alone:
+            yield run
+            run = []
+        run.append(cleaner)
+        if not alone:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def verdicts(
+    pairs: View, cleaners: Sequence[Callable[..., Sequence[Decision]]], *, carried_out: bool
+) -> list[Verdicts]:
+    """What each cleaner says of the pairs that those before it leave: cleaners that judge each pair by itself (ALONE) get them a
+    block at a time, and all look at one before the next is read. carried_out: pairs are removed and flipped in between.
 
     Raises ValueError where decisions are missing.
     """
-    decisions = cleaner(pairs)
-    if len(decisions) != len(pairs):
-        raise ValueError(
-            f"{cleaner.piece} made {len(decisions)} decisions about {len(pairs)} pairs: a cleaner returns one per pair, in order"
-        )
-    one: dict[tuple[str, str, str, float], Decision] = {}  # most pairs get the same decision, so they share one object
-    judged = [
-        _changed(p, decisions=(*p.decisions, one.setdefault((d.step, d.action, d.reason, d.score), d)))
-        for p, d in zip(pairs, decisions, strict=True)
-    ]
-    if advice:
-        return judged, []
-    turned = [swap_sides(p) if p.decisions[-1].action == "flip" else p for p in judged]
-    return [p for p in turned if p.decisions[-1].action != "remove"], [
-        p for p in turned if p.decisions[-1].action == "remove"
-    ]
+    out = [Verdicts() for _ in cleaners]
+    parts = pairs.blocks() if getattr(cleaners[0], "alone", False) and len(pairs) else [pairs]
+    for part in parts:
+        rest: Sequence[PreferencePair] = part
+        for k, cleaner in enumerate(cleaners):
+            said = cleaner(rest)
+            if len(said) != len(rest):
+                name = cleaner.piece  # type: ignore[attr-defined]
+                raise ValueError(
+                    f"{name} made {len(said)} decisions about {len(rest)} pairs: a cleaner returns one per pair, in order"
+                )
+            if isinstance(said, Verdicts) and part is pairs:
+                return [said]
+            out[k].extend(said)
+            if carried_out and cleaner is not cleaners[-1]:
+                told = list(zip(rest, said, strict=True))
+                rest = [swap_sides(p) if d.action == "flip" else p for p, d in told if d.action != "remove"]
+            if seen := getattr(cleaner, "seen", None):
+                seen(min(1.0, len(out[0]) / max(1, len(pairs))))
+    return out
 
 
-def with_columns(
-    pairs: Sequence[PreferencePair],
-    needs: frozenset[str],
-    *,
-    folds: int,
-    c: float,
-    protected: Protected | None = None,
-    read: Known | None = None,
-) -> tuple[list[PreferencePair], dict[str, float]]:
-    """The pairs with the columns that a cleaner needs and they lack, and the estimated noise rate by kind of prompt.
+class _Columns:
+    """The columns that cleaners need and pairs lack, computed where they are asked for."""
 
-    Raises UserError for a column that this stage cannot compute.
-    """
-    missing = {name for name in needs if any(name not in p.columns for p in pairs)}
-    provided = {"out_of_fold", "out_of_fold_blind"} | ({"overlap"} if protected else set())
-    if unknown := sorted(missing - provided):
-        raise UserError(
-            f"clean: a cleaner needs the column {unknown[0]!r}, which pairs lack: add it to their `columns`, or leave the cleaner out"
-        )
-    known, noise = list(pairs), {}
-    if protected and "overlap" in missing:
-        known = _with(known, "overlap", [protected.of(p) for p in known])
-    if "out_of_fold_blind" in missing:
-        known = _with(known, "out_of_fold_blind", out_of_fold(known, folds=folds, c=c, blind=True, known=read))
-    if "out_of_fold" in missing:
-        right = out_of_fold(known, folds=folds, c=c, known=read)
-        kinds = [kind(p.prompt) for p in known]
-        place, named = ranks(kinds), sorted(set(kinds))
-        many = np.flatnonzero(np.bincount(place) >= 30).tolist()
-        groups = {"all": np.ones(len(known), dtype=bool)} | {named[k]: place == k for k in many}
-        noise = {name: round(noise_rate_of_pairs(right[rows]), 4) for name, rows in groups.items()}
-        known = _with(known, "out_of_fold", right)
-    return known, noise
+    def __init__(self, ledger: Ledger, folds: int, c: float, protected: Protected | None) -> None:
+        self.ledger, self.folds, self.c, self.protected = ledger, folds, c, protected
+        self.known = Known()
 
+    def add(self, rows: np.ndarray, needs: frozenset[str]) -> dict[str, float]:
+        """Adds what is missing, and gives the estimated noise rate by kind of prompt.
 
-def _with(pairs: Sequence[PreferencePair], name: str, values: Iterable[float]) -> list[PreferencePair]:
-    return [_changed(p, columns={**p.columns, name: round(float(x), 6)}) for p, x in zip(pairs, values, strict=True)]
+        Raises UserError for a column that this stage cannot compute.
+        """
+        pairs = self.ledger.view(rows)
+        unsure = {name for name in needs if not self.ledger.has(name)}
+        missing = {name for name in unsure if any(name not in p.columns for p in pairs)}
+        provided = {"out_of_fold", "out_of_fold_blind"} | ({"overlap"} if self.protected else set())
+        if unknown := sorted(missing - provided):
+            raise UserError(
+                f"clean: a cleaner needs the column {unknown[0]!r}, which pairs lack: add it to their `columns`, or leave the cleaner out"
+            )
+        noise: dict[str, float] = {}
+        if self.protected and "overlap" in missing:
+            self._column(rows, "overlap", map(self.protected.of, pairs))
+        if "out_of_fold_blind" in missing:
+            self._column(rows, "out_of_fold_blind", self._out_of_fold(pairs, blind=True)[0])
+        if "out_of_fold" in missing:
+            right, table = self._out_of_fold(pairs)
+            many = np.bincount(table.about, minlength=len(table.kinds)) >= 30
+            named = sorted((table.kinds[k], k) for k in np.flatnonzero(many).tolist())
+            noise["all"] = round(noise_rate_of_pairs(right), 4)
+            noise |= {name: round(noise_rate_of_pairs(right[table.about == k]), 4) for name, k in named}
+            self._column(rows, "out_of_fold", right)
+        return noise
 
+    def _out_of_fold(self, pairs: View, *, blind: bool = False) -> tuple[np.ndarray, Differences]:
+        groups = np.unique(self.ledger.groups()[pairs.rows], return_inverse=True)[1]
+        return _fitted(pairs, groups, folds=self.folds, c=self.c, blind=blind, known=self.known)
 
-def _changed(pair: PreferencePair, **fields: Any) -> PreferencePair:
-    """`dataclasses.replace` in a tenth of its time: it is called for every pair and cleaner, and a pair checks nothing
-    when it is made."""
-    new = object.__new__(PreferencePair)
-    new.__dict__.update(vars(pair), **fields)
-    return new
-
-
-def group_of(pair: PreferencePair) -> str:
-    """The sibling group of a pair: `columns["group"]`, the root of its problem; else the problem, else itself."""
-    return str(pair.columns.get("group", pair.problem or pair.id))
+    def _column(self, rows: np.ndarray, name: str, values: Iterable[float]) -> None:
+        rounded = (round(float(x), 6) for x in values)
+        self.ledger.column(rows, name, np.fromiter(rounded, np.float64, len(rows)))
 
 
 def out_of_fold(
@@ -176,29 +226,45 @@ def out_of_fold(
     fold. blind: length and marks of style take part in the fit but not in the probability
     (`synth/preferences/cleaners/blind_margin.py`). Raises UserError where there are fewer groups than folds.
     """
-    groups = [group_of(p) for p in pairs]
-    if len(set(groups)) < folds:
+    return _fitted(pairs, ranks(map(group_of, pairs)), folds=folds, c=c, blind=blind, known=known)[0]
+
+
+def _fitted(
+    pairs: Sequence[PreferencePair], groups: np.ndarray, *, folds: int, c: float, blind: bool, known: Known | None
+) -> tuple[np.ndarray, Differences]:
+    """(`out_of_fold`, the table that it rests on). groups [pairs]: the places of their names among all."""
+    n = int(groups.max(initial=-1)) + 1
+    if n < folds:
         raise UserError(
-            f"clean: {len(set(groups))} groups of pairs do not make {folds} folds: lower `folds`, or leave confident_learning out"
+            f"clean: {n} groups of pairs do not make {folds} folds: lower `folds`, or leave confident_learning out"
         )
-    table, names = differences(pairs, style if blind else None, known)
-    hidden = [i for i, name in enumerate(names) if blind and name.rpartition(": ")[2] in BLIND | style("").keys()]
-    return margins(table, groups, folds=folds, c=c, hidden=hidden)
+    table = differences(pairs, style if blind else None, known)
+    hide = BLIND | style("").keys()
+    hidden = [i for i, name in enumerate(table.names) if blind and name.rpartition(": ")[2] in hide]
+    return margins(table, groups, folds=folds, c=c, hidden=hidden), table
 
 
-def margins(difference: Any, groups: Sequence[str], *, folds: int, c: float, hidden: Sequence[int] = ()) -> np.ndarray:
-    """[n] out-of-fold probability of the label from feature differences [n, d], dense or sparse; `hidden` columns are
-    fitted and then left out, and what is left of the margin is scaled to fit the labels of the other folds."""
+def margins(
+    difference: Any, groups: Sequence[str] | np.ndarray, *, folds: int, c: float, hidden: Sequence[int] = ()
+) -> np.ndarray:
+    """[n] out-of-fold probability of the label from feature differences [n, d], dense, sparse or `Differences`; `hidden` columns
+    are fitted and then left out, and what is left of the margin is scaled to fit the labels of the other folds."""
     from scipy.special import expit
     from sklearn.model_selection import GroupKFold
 
     out = np.zeros(difference.shape[0])
-    for seen, unseen in GroupKFold(folds).split(difference, groups=ranks(groups)):
-        weight, scale = fitted(difference[seen], c), 1.0
+    index = groups if isinstance(groups, np.ndarray) else ranks(groups)
+    if isinstance(difference, Differences) and difference.small:
+        difference = difference.table()
+    rows = difference.part if isinstance(difference, Differences) else difference.__getitem__
+    for seen, unseen in GroupKFold(folds).split(out, groups=index):
+        of = rows(seen)
+        weight, scale = fitted(of, c), 1.0
         if len(hidden):
             weight[list(hidden)] = 0.0
-            scale = fitted((difference[seen] @ weight)[:, None], np.inf)[0]
-        out[unseen] = expit(scale * (difference[unseen] @ weight))
+            scale = fitted((of @ weight)[:, None], np.inf)[0]
+        del of
+        out[unseen] = expit(scale * (rows(unseen) @ weight))
     return out
 
 
@@ -213,12 +279,21 @@ def fitted(x: Any, c: float) -> np.ndarray:
     from scipy.special import expit
 
     ridge = 1 / c
-    sparse = hasattr(x, "multiply")
+    tables = x.tables() if isinstance(x, Part) else iter([x])
+    first = next(tables)
+    sparse = hasattr(first, "multiply")
     if sparse:
-        curvature = ridge + np.asarray(x.multiply(x).sum(axis=0)).ravel() / 2
+        squares = sum(
+            (np.asarray(t.multiply(t).sum(axis=0)).ravel() for t in tables),
+            np.asarray(first.multiply(first).sum(axis=0)).ravel(),
+        )
+        curvature = ridge + squares / 2
         turn = 1 / np.sqrt(np.where(curvature > 0, curvature, 1.0))
     else:
-        values, vectors = np.linalg.eigh(x.T @ x / 2)
+        products = first.T @ first
+        for t in tables:
+            products += t.T @ t
+        values, vectors = np.linalg.eigh(products / 2)
         values = ridge + np.maximum(values, 0.0)
         turn = vectors / np.sqrt(np.where(values > 0, values, 1.0))
 

@@ -124,7 +124,7 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial`
-    with these attributes: `piece` (its name), `needs` (its NEEDS), `rows_per_unit` and `unit` (its ROWS_PER_UNIT and UNIT, of
+    with these attributes: `piece` (its name), `needs` (its NEEDS), `alone` (its ALONE: a cleaner that judges each pair by itself), `rows_per_unit` and `unit` (its ROWS_PER_UNIT and UNIT, of
     preference losses), `advantage_only` (its ADVANTAGE_ONLY: False for a policy loss that has a gradient without advantage),
     `prepare` (its `prepare` with the same knobs bound, or None), `fit` (of decoders: likewise), `observes` (its OBSERVES) and `observations` (those that
     its NEEDS name, bound in the same way, and its own function `observe` with the same knobs)."""
@@ -136,6 +136,7 @@ def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     prepare = getattr(source, "prepare", None)
     bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
     bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]
+    bound.alone = getattr(source, "ALONE", False)  # type: ignore[attr-defined]
     bound.advantage_only = getattr(source, "ADVANTAGE_ONLY", True)  # type: ignore[attr-defined]
     bound.prepare = partial(prepare, **knobs) if prepare is not None else None  # type: ignore[attr-defined]
     fit = getattr(source, "fit", None)

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,10 @@ from markupsafe import Markup
 from synth.preferences.cleaners._columns import swap_sides
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaning import group_of, no_collection, noise_interval, run_cleaners
+from synth.preferences.cleaners._ranks import ranks
+from synth.preferences.cleaning import judged, no_collection, noise_interval
 from synth.preferences.imported import Reader
+from synth.preferences.ledger import Spilled, View, group_of, taken
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
 from tasks.pages import page, plots
@@ -41,7 +45,7 @@ from tasks.planning.pieces import bind, bind_all
 from tasks.planning.resolve import OWN_PAIRS, check_params, resolve
 from tasks.runtime.progress import Progress
 from tasks.storage import tables
-from tasks.storage.reviews import anchored
+from tasks.storage.reviews import Reviews
 
 HTML = Macros("cleaning.html")
 COMPUTED = {"out_of_fold", "out_of_fold_blind"}
@@ -62,17 +66,17 @@ FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
 
 @dataclass(frozen=True, kw_only=True)
 class Cleaned:
-    """The result for a file. `before` is a flipped pair as it was."""
+    """The result for a file. flipped: those of `pairs` whose sides were swapped; right:
+    of the pairs whose label was judged by text, the probability that it is right as it is now; plain: whether every prompt is one question."""
 
-    pairs: list[PreferencePair]
-    removed: list[PreferencePair]
-    asked: list[PreferencePair]
+    pairs: View
+    removed: View
+    asked: View
+    flipped: View
     quarantined: list[Quarantined]
     card: dict[str, Any]
-
-    @property
-    def flipped(self) -> list[PreferencePair]:
-        return [p for p in self.pairs if is_flipped(p)]
+    right: np.ndarray
+    plain: bool
 
 
 def clean_rows(
@@ -82,26 +86,21 @@ def clean_rows(
     Raises UserError for a recipe or columns that do not fit."""
     try:
         with no_collection(), Progress(None, "read") as progress:
-            imported = list(map(progress.counted, reader.pairs(items)))
+            read = _Read(Reviews(reviews), map(progress.counted, reader.pairs(items)))
     except ValueError as e:
         raise UserError(str(e)) from None
-    pairs, quarantined = (
-        [p for p in imported if isinstance(p, PreferencePair)],
-        [q for q in imported if isinstance(q, Quarantined)],
-    )
-    if not pairs:
+    pairs, quarantined = read.pairs, read.quarantined
+    if not len(pairs):
         why = ", ".join(f"{n} {reason}" for reason, n in tables.counts(quarantined).items()) or "it is empty"
         raise UserError(f"{reader.name} has no pair to clean: {why}; fix the file, or name its columns with --columns")
-    if reviews is not None:
-        pairs, reviewed = anchored(reviews, pairs)
     params = bind_all(*_settings(recipe or OWN_PAIRS))
-    cleaners, left_out = _possible(params["cleaners"], pairs, recipe, bool(protect))
+    cleaners, left_out = _possible(params["cleaners"], read.columns, recipe, bool(protect))
     folds, notes = params["folds"], []
-    if len({group_of(p) for p in pairs}) < folds:
+    if read.groups < folds:
         notes.append(
             f"fewer prompts than {folds} folds: the model of the labels may have seen answers of the same prompt"
         )
-        pairs = [_alone(p) for p in pairs]
+        pairs = Spilled(map(_alone, pairs))
     if len(pairs) < 2 * folds:
         notes.append(
             f"{len(pairs)} pairs are too few to fit a model of the labels: cleaners that need one are left out"
@@ -109,7 +108,7 @@ def clean_rows(
         cleaners = [c for c in cleaners if not c.needs & COMPUTED]
     guard = Protected(protect) if protect else None
     with Progress(len(pairs), "clean") as progress:
-        kept, removed, _ = run_cleaners(
+        kept, removed, _ = judged(
             pairs,
             _watched(cleaners, progress, len(pairs)),
             params["policy"],
@@ -117,27 +116,70 @@ def clean_rows(
             c=params["regularisation"],
             protected=guard,
         )
-    to_ask = [p for p in kept if last(p) == "ask"]
-    kept = [p for p in kept if last(p) != "ask"]
-    decisions = Counter((d.step, d.action, d.reason) for p in [*kept, *removed, *to_ask] for d in p.decisions)
+    look = _Look()
+    noise = noise_interval(look.at(chain(kept, removed)), kept.ledger.groups()[np.append(kept.rows, removed.rows)])
+    asks, turned, longer = (np.array(x)[: len(kept)] for x in (look.asks, look.flipped, look.longer))
+    to_ask, kept, flipped = kept.where(asks == 1), kept.where(asks == 0), kept.where((asks == 0) & (turned == 1))
     card = {
         "source": reader.name,
         "recipe": recipe or OWN_PAIRS,
         "pairs": {"read": len(pairs), "cleaned": len(kept), "removed": len(removed), "asked": len(to_ask)},
-        "flipped": sum(map(is_flipped, kept)),
+        "flipped": len(flipped),
         "quarantined": tables.counts(quarantined),
-        "decisions": _counted(decisions),
+        "decisions": _counted(removed.ledger.counts()),
         "cleaners": [c.piece.rpartition("/")[2] for c in cleaners],
         "left_out": left_out,
         "notes": notes,
-        **({"reviewed": reviewed} if reviews is not None else {}),
-        "noise": noise_interval([*kept, *removed, *to_ask]),
+        **({"reviewed": read.reviewed} if reviews is not None else {}),
+        "noise": noise,
         "length": {
-            "before": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in pairs], dtype=int)),
-            "after": longer_wins(np.array([len(p.chosen) - len(p.rejected) for p in kept], dtype=int)),
+            "before": longer_wins(np.array(read.longer)),
+            "after": longer_wins(longer[asks == 0]),
         },
     }
-    return Cleaned(pairs=kept, removed=removed, asked=to_ask, quarantined=quarantined, card=card)
+    parts = {"pairs": kept, "flipped": flipped, "removed": removed, "asked": to_ask, "quarantined": quarantined}
+    return Cleaned(**parts, card=card, right=np.sort(np.array(look.right)), plain=read.plain)
+
+
+class _Look:
+    """What is asked about each pair once all is decided, in one pass. asks, flipped: 1 or 0; longer: characters of the chosen side
+    more than of the rejected one; right: as of Cleaned."""
+
+    def __init__(self) -> None:
+        self.asks, self.flipped, self.longer, self.right = array("b"), array("b"), array("q"), array("d")
+
+    def at(self, pairs: Iterable[PreferencePair]) -> Iterator[PreferencePair]:
+        for pair in pairs:
+            action = last(pair)
+            self.asks.append(action == "ask")
+            self.flipped.append(action == "flip")
+            self.longer.append(len(pair.chosen) - len(pair.rejected))
+            if (right := pair.columns.get("out_of_fold")) is not None:
+                self.right.append(1 - right if action == "flip" else right)
+            yield pair
+
+
+class _Read:
+    """What a reader makes of rows. pairs: with what a person said of them; columns: that all of them have; groups: their number;
+    plain: whether every prompt is one question; longer: characters of the chosen side more than of the rejected one."""
+
+    def __init__(self, reviews: Reviews, items: Iterable[PreferencePair | Quarantined]) -> None:
+        self.pairs, self.quarantined, self.longer = Spilled(), list[Quarantined](), array("q")
+        self.columns, self.plain = set[str](), True
+        self.pairs.groups = ranks(map(group_of, self._pairs(items, reviews)))
+        self.groups, self.reviewed = int(self.pairs.groups.max(initial=-1)) + 1, reviews.n
+
+    def _pairs(self, items: Iterable[PreferencePair | Quarantined], reviews: Reviews) -> Iterator[PreferencePair]:
+        for item in items:
+            if isinstance(item, Quarantined):
+                self.quarantined.append(item)
+                continue
+            pair = reviews.about(item)
+            self.columns = self.columns & pair.columns.keys() if len(self.pairs) else set(pair.columns)
+            self.plain = self.plain and is_plain(pair)
+            self.longer.append(len(pair.chosen) - len(pair.rejected))
+            self.pairs.add(pair)
+            yield pair
 
 
 def clean_file(
@@ -163,18 +205,16 @@ def clean_file(
 def write(cleaned: Cleaned, out: Path) -> None:
     """Writes the files of the module's docstring; existing files of these names in `out` are replaced."""
     out.mkdir(parents=True, exist_ok=True)
-    before = [swap_sides(p) for p in cleaned.flipped]
-    written = dict(
-        zip(FILES, (cleaned.pairs, before, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
+    written: dict[str, Sequence[Any]] = dict(
+        zip(FILES, (cleaned.pairs, cleaned.flipped, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
     )
     digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
-    plain = all(is_plain(p) for values in written.values() for p in values if isinstance(p, PreferencePair))
     for name, values in written.items():
         digest = hashlib.sha256()
         # row by row, so that a million pairs are not held in memory again as lines
         with (out / f"{name}.jsonl").open("wb") as file:
-            for v in values:
-                row = {"id": v.id, **as_row(v, plain)} if isinstance(v, PreferencePair) else vars(v)
+            for v in map(swap_sides, values) if name == "flipped" else values:  # as they were
+                row = {"id": v.id, **as_row(v, cleaned.plain)} if isinstance(v, PreferencePair) else vars(v)
                 line = f"{encode(row)}\n".encode()
                 file.write(line)
                 digest.update(line)
@@ -244,11 +284,11 @@ def _settings(recipe: str) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _possible(
-    cleaners: Sequence[Any], pairs: Sequence[PreferencePair], recipe: str, protected: bool
+    cleaners: Sequence[Any], given: set[str], recipe: str, protected: bool
 ) -> tuple[list[Any], dict[str, str]]:
     """Cleaners whose columns are present or can be computed; with the default recipe, further columns add further
     cleaners."""
-    have = set.intersection(*(set(p.columns) for p in pairs)) | COMPUTED | ({"overlap"} if protected else set())
+    have = given | COMPUTED | ({"overlap"} if protected else set())
     if recipe:
         lacking = {c.piece.rpartition("/")[2]: sorted(c.needs - have) for c in cleaners if c.needs - have}
         for name, columns in lacking.items():
@@ -299,21 +339,39 @@ class _Counting:
     def piece(self) -> str:
         return self.cleaner.piece
 
+    @property
+    def alone(self) -> bool:
+        return self.cleaner.alone
+
     def __call__(self, pairs: Sequence[PreferencePair]) -> Any:
-        return self.cleaner(_Looked(pairs, self))
+        return self.cleaner(pairs if self.alone else _Looked(pairs, self))
 
 
-class _Looked(list[PreferencePair]):
+class _Looked(Sequence[PreferencePair]):
+    """The pairs, for a cleaner; it says how often it was gone through."""
+
     def __init__(self, pairs: Sequence[PreferencePair], of: _Counting) -> None:
-        super().__init__(pairs)
-        self.of, self.before = of, 0
+        self.pairs, self.of, self.before = pairs, of, 0.0
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.pairs[i]
 
     def __iter__(self) -> Iterator[PreferencePair]:
-        before, self.before = self.before, self.before + 1
-        for i, pair in enumerate(super().__iter__()):
+        for i, pair in enumerate(self.pairs):
             if i % LOOKED == 0:
-                self.of.seen(min(1.0, (before + i / len(self)) / self.of.passes))
+                self._seen(min(i, LOOKED))
             yield pair
+
+    def take(self, rows: np.ndarray) -> list[PreferencePair]:
+        self._seen(len(rows))
+        return taken(self.pairs, rows)
+
+    def _seen(self, n: int) -> None:
+        self.before += n / len(self)
+        self.of.seen(min(1.0, self.before / self.of.passes))
 
 
 def _alone(pair: PreferencePair) -> PreferencePair:
@@ -321,7 +379,7 @@ def _alone(pair: PreferencePair) -> PreferencePair:
     return PreferencePair(**{**vars(pair), "columns": columns})
 
 
-def _counted(decisions: Counter[tuple[str, str, str]]) -> dict[str, dict[str, int]]:
+def _counted(decisions: Mapping[tuple[str, str, str], int]) -> dict[str, dict[str, int]]:
     """step -> "action: reason" -> number; a reason is cut before the details of one pair."""
     out: dict[str, Counter[str]] = {}
     for (step, action, reason), n in decisions.items():
@@ -356,10 +414,11 @@ def _noise(cleaned: Cleaned) -> Markup:
     noise = cleaned.card["noise"]
     if noise is None:
         return HTML.noise(None, None)
-    pairs = [*cleaned.pairs, *cleaned.removed, *cleaned.asked]
-    p = sorted(1 - x if is_flipped(q) else x for q in pairs if (x := q.columns.get("out_of_fold")) is not None)
-    share = [(i + 1) / len(p) for i in range(len(p))]
-    curve = plots.lines({"sft": (p, share)}, x="probability that the label is right", y="share of pairs below")
+    p = cleaned.right
+    share = np.arange(1, len(p) + 1) / len(p)
+    curve = plots.lines(
+        {"sft": (p.tolist(), share.tolist())}, x="probability that the label is right", y="share of pairs below"
+    )
     return HTML.noise(noise, curve)
 
 

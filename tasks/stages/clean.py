@@ -16,20 +16,22 @@ after the last decision.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from synth.preferences.cleaners._length import report as length_report
-from synth.preferences.cleaning import Judgement, group_of, noise_interval, run_cleaners
+from synth.preferences.cleaning import Judgement, noise_interval, run_cleaners
 from synth.preferences.label_noise import Planted
-from synth.types import PreferencePair, Quarantined, digest
+from synth.preferences.ledger import Spilled, group_of
+from synth.types import ListDigest, PreferencePair, Quarantined
 from tasks.rows.pairs import CLEANED
 from tasks.rows.read import OwnRow, own_rows, said
 from tasks.rows.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
-from tasks.storage.reviews import anchored
+from tasks.storage.reviews import Reviews
 
 
 def clean(
@@ -51,12 +53,16 @@ def clean(
         folds: folds of the logistic regression behind `out_of_fold` and `out_of_fold_blind`
         regularisation: inverse strength C of that regression
     """
-    pairs = tables.read(stage.input("preferences", "pairs.parquet"), PreferencePair)
-    train = [p for p in pairs if p.split == "train" and not p.columns.get(CLEANED)]
-    reviewed = 0
-    if reviews:
-        train, reviewed = anchored(stage.source(reviews), train)
-    few = len(train) < 2 * folds or len({group_of(p) for p in train}) < folds
+    table = stage.input("preferences", "pairs.parquet")
+    given = Reviews(stage.source(reviews) if reviews else None)
+    train, read, groups = Spilled(), 0, set[str]()
+    for p in tables.each(table, PreferencePair):
+        read += 1
+        if _is_judged(p):
+            train.add(p := given.about(p))
+            if len(groups) < folds:
+                groups.add(group_of(p))
+    few = len(train) < 2 * folds or len(groups) < folds
     if few and any(c.needs & COMPUTED for c in cleaners):
         cleaners = [c for c in cleaners if not c.needs & COMPUTED]
         said(
@@ -65,28 +71,43 @@ def clean(
     rest, removed, noise = run_cleaners(
         train, stage.progress(cleaners, "cleaners"), policy, folds=folds, c=regularisation
     )
-    kept = rest + [p for p in pairs if p.split != "train" or p.columns.get(CLEANED)]
-    if len(kept) + len(removed) != len(pairs):
-        raise AssertionError(f"clean lost pairs: read {len(pairs)}, kept {len(kept)}, removed {len(removed)}")
-    judgements = [Judgement(id=p.id, **vars(d)) for p in kept + removed for d in p.decisions]
-    last = [(p.id, p.decisions[-1]) for p in removed]
+
+    def kept() -> Iterator[PreferencePair]:
+        yield from rest
+        yield from (p for p in tables.each(table, PreferencePair) if not _is_judged(p))
+
+    ids, judgements = ListDigest(), Counter[str]()
+
+    def named() -> Iterator[PreferencePair]:
+        for p in kept():
+            ids.add(p.id)
+            yield p
+
+    def decisions() -> Iterator[Judgement]:
+        for p in chain(kept(), removed):
+            for d in p.decisions:
+                judgements[f"{d.step}: {d.action}"] += 1
+                yield Judgement(id=p.id, **vars(d))
+
     quarantined = [
         Quarantined(
-            id=i,
+            id=p.id,
             stage="clean",
-            reason=d.reason.partition(":")[0],
+            reason=(d := p.decisions[-1]).reason.partition(":")[0],
             evidence=f"{d.step}: {d.reason}, score {d.score:.4f}",
         )
-        for i, d in last
+        for p in removed
     ]
-    tables.write(stage.out / "pairs.parquet", kept, PreferencePair)
+    n_kept = tables.write(stage.out / "pairs.parquet", named(), PreferencePair)
+    if n_kept + len(removed) != read:
+        raise AssertionError(f"clean lost pairs: read {read}, kept {n_kept}, removed {len(removed)}")
     tables.write(stage.out / "removed.parquet", removed, PreferencePair)
-    tables.write(stage.out / "decisions.parquet", judgements, Judgement)
+    tables.write(stage.out / "decisions.parquet", decisions(), Judgement)
     tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
     if own := own_rows(stage.input("preferences")):  # later stages read the pairs' weights here
         tables.write(stage.out / "own.parquet", list(own.values()), OwnRow)
     n_asked = sum(p.decisions[-1].action == "ask" for p in rest if p.decisions)
-    said(stage, f"{len(pairs):,} pairs read, {len(kept):,} kept, {len(removed):,} removed{_reasons(quarantined)}")
+    said(stage, f"{read:,} pairs read, {n_kept:,} kept, {len(removed):,} removed{_reasons(quarantined)}")
     if n_asked:
         said(
             stage,
@@ -94,22 +115,26 @@ def clean(
             "clean.reviews: data/reviews.jsonl makes your decisions count",
         )
     card: dict[str, Any] = {
-        "produced": len(pairs),
-        "accepted": len(kept),
+        "produced": read,
+        "accepted": n_kept,
         "quarantined": tables.counts(quarantined),
         "asked": n_asked,
-        "actions": dict(sorted(Counter(f"{j.step}: {j.action}" for j in judgements).items())),
+        "actions": dict(sorted(judgements.items())),
         "estimated_noise": noise,
-        "noise_interval": noise_interval(rest + removed),
-        "length": length_report([p.chosen for p in train], [p.rejected for p in train]),
-        "pairs": digest([p.id for p in kept]),
-        **({"reviewed": reviewed} if reviews else {}),
+        "noise_interval": noise_interval(chain(rest, removed)),
+        "length": length_report((p.chosen, p.rejected) for p in train),
+        "pairs": ids.name(),
+        **({"reviewed": given.n} if reviews else {}),
     }
     truth = stage.root / "artifacts" / "preferences" / "truth.parquet"
     if truth.exists() and (known_truth := tables.read(stage.input("preferences", "truth.parquet"), Planted)):
         card["against_truth"] = against_truth(known_truth, kept, removed)
     stage.card(card)
-    stage.log({"kept": len(kept), "removed": len(removed), **{f"noise_{k}": v for k, v in noise.items()}})
+    stage.log({"kept": n_kept, "removed": len(removed), **{f"noise_{k}": v for k, v in noise.items()}})
+
+
+def _is_judged(pair: PreferencePair) -> bool:
+    return pair.split == "train" and not pair.columns.get(CLEANED)
 
 
 def _reasons(quarantined: Sequence[Quarantined]) -> str:
@@ -118,18 +143,18 @@ def _reasons(quarantined: Sequence[Quarantined]) -> str:
 
 
 def against_truth(
-    truth: Sequence[Planted], kept: Sequence[PreferencePair], removed: Sequence[PreferencePair]
+    truth: Sequence[Planted], kept: Callable[[], Iterable[PreferencePair]], removed: Iterable[PreferencePair]
 ) -> Mapping[str, Any]:
     """Compares the decisions with the planted faults. Recall of flips by type of error shows which errors the features
     cannot detect."""
     fact = {t.id: t for t in truth}
     gone = {p.id: p.decisions[-1].step for p in removed}
     judged = [
-        p.id for p in [*kept, *removed] if p.id in fact and gone.get(p.id) != "duplicates"
+        p.id for p in chain(kept(), removed) if p.id in fact and gone.get(p.id) != "duplicates"
     ]  # by the other cleaners
     caught_ids = {i for i in judged if i in gone}
     flips = [i for i in judged if fact[i].flip]
-    after = [p.id for p in kept if p.id in fact]
+    after = [p.id for p in kept() if p.id in fact]
     copies = [t for t in truth if t.copy]
     copied = {i for t in copies for i in (t.id, t.of)}
 

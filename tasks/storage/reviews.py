@@ -54,11 +54,25 @@ def anchored(path: Path, pairs: Sequence[PreferencePair]) -> tuple[list[Preferen
     """The pairs, those that a person decided about with the column `anchor` (and `anchor_asked` where a cleaner had
     asked), and their number. A decision is found by the id of its pair, or by its content: the same file cleaned by a
     command and by a pipeline gives other ids."""
-    decided = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)}
-    known = {d["content"]: d for d in decided.values() if "content" in d} | decided
-    mine = [known.get(p.id) or known.get(content(p)) for p in pairs]
-    out = [replace(p, columns={**p.columns, **_anchor(d)}) if d else p for p, d in zip(pairs, mine, strict=True)]
-    return out, sum(map(bool, mine))
+    reviews = Reviews(path)
+    return list(map(reviews.about, pairs)), reviews.n
+
+
+class Reviews:
+    """What a person decided about pairs; n: the pairs that `about` has found so far. path: None for no decisions."""
+
+    def __init__(self, path: Path | None) -> None:
+        decided = {i: d for i, d in decisions(path).items() if d["label"] in (1, -1)} if path else {}
+        self.n, self._known = 0, {d["content"]: d for d in decided.values() if "content" in d} | decided
+
+    def about(self, pair: PreferencePair) -> PreferencePair:
+        """The pair, as `anchored` gives it."""
+        known = self._known
+        decision = (known.get(pair.id) or known.get(content(pair))) if known else None
+        if not decision:
+            return pair
+        self.n += 1
+        return replace(pair, columns={**pair.columns, **_anchor(decision)})
 
 
 def _anchor(decision: Mapping[str, Any]) -> dict[str, Any]:

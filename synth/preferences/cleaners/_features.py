@@ -8,9 +8,11 @@ in its own working?
 from __future__ import annotations
 
 import re
+from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from operator import sub
 from typing import Any
 
@@ -42,7 +44,64 @@ NAMES = (
     "line fits question",
     "new",
 )
-Known = dict[tuple[tuple[Message, ...], str, str], tuple[str, str, str, np.ndarray]]
+CELLS = 1 << 23  # numbers of a table of differences that is held as a whole
+READ, BLOCK = 1 << 13, 1 << 12  # pairs that are read at once; rows of a table that are
+
+
+class Known:
+    """What was read of pairs, by the 64-bit hash of their texts: 132 bytes each. values [m, NAMES]: chosen minus rejected; about,
+    good, bad [m] int32: the places of kind and tags among `kinds` and `tags`."""
+
+    def __init__(self) -> None:
+        self.kinds, self.tags = dict[str, int](), dict[str, int]()
+        self.hashes, self.values = np.zeros(0, np.int64), np.zeros((0, len(NAMES)))
+        self.about, self.good, self.bad = (np.zeros(0, np.int32) for _ in range(3))
+
+    def __len__(self) -> int:
+        return len(np.unique(self.hashes))
+
+    def of(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
+        """[pairs] places of pairs among what is known; what was not read before is read."""
+        order = np.argsort(self.hashes, kind="stable")
+        hashes, places, n = self.hashes[order], list[np.ndarray](), len(self.hashes)
+        new: list[list[np.ndarray]] = []
+        stream = iter(pairs)
+        while part := list(islice(stream, READ)):
+            mine = np.array([hash((p.prompt, p.chosen, p.rejected)) for p in part], np.int64)
+            at = np.minimum(np.searchsorted(hashes, mine), max(len(hashes) - 1, 0))
+            there = hashes[at] == mine if len(hashes) else np.zeros(len(mine), bool)
+            out = np.zeros(len(mine), np.int64)
+            out[there] = order[at[there]]
+            unread, first, place = np.unique(mine[~there], return_index=True, return_inverse=True)
+            out[~there] = n + place
+            n += len(unread)
+            if len(unread):
+                lacking = np.flatnonzero(~there)[first]
+                new.append([unread, *self._read([part[i] for i in lacking.tolist()])])
+            places.append(out)
+        if new:
+            for name in ("hashes", "values", "about", "good", "bad"):
+                setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
+        return np.concatenate(places) if places else np.zeros(0, np.int64)
+
+    def _read(self, pairs: Sequence[PreferencePair]) -> tuple[np.ndarray, ...]:
+        by_prompt: dict[tuple[Message, ...], list[int]] = {}
+        for i, p in enumerate(pairs):
+            by_prompt.setdefault(p.prompt, []).append(i)
+        values = np.zeros((len(pairs), len(NAMES)))
+        about, good, bad = (np.zeros(len(pairs), np.int32) for _ in range(3))
+        kinds, tags = self.kinds, self.tags
+        for prompt, mine in by_prompt.items():  # a prompt or answer that several pairs share is read once
+            read, k = reader(prompt), kinds.setdefault(kind(prompt), len(kinds))
+            texts = {
+                text: read(text)
+                for text in dict.fromkeys(t for i in mine for t in (pairs[i].chosen, pairs[i].rejected))
+            }
+            for i in mine:
+                (g, a), (b, c) = texts[pairs[i].chosen], texts[pairs[i].rejected]
+                values[i] = np.array(a) - np.array(c)
+                about[i], good[i], bad[i] = k, tags.setdefault(g, len(tags)), tags.setdefault(b, len(tags))
+        return values, about, good, bad
 
 
 def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
@@ -58,55 +117,159 @@ def differences(
     pairs: Sequence[PreferencePair],
     extra: Callable[[str], Mapping[str, float]] | None = None,
     known: Known | None = None,
-) -> tuple[Any, list[str]]:
-    """([pairs, names] features of the chosen minus those of the rejected side, sparse beyond 1000 names; the names in
-    alphabetical order).
+) -> Differences:
+    """The features of the chosen minus those of the rejected side.
 
     extra: further values of a text. known: what was read of pairs before; what is read now is added.
     """
-    from scipy.sparse import coo_array
+    known = Known() if known is None else known
+    more = array("d")
 
-    known = {} if known is None else known
-    keys = [(p.prompt, p.chosen, p.rejected) for p in pairs]
-    by_prompt: dict[tuple[Message, ...], list[tuple[tuple[Message, ...], str, str]]] = {}
-    for key in keys:
-        if key not in known:
-            by_prompt.setdefault(key[0], []).append(key)
-    for prompt, mine in by_prompt.items():  # a prompt or answer that several pairs share is read once
-        read, about = reader(prompt), kind(prompt)
-        read_texts = {text: read(text) for text in dict.fromkeys(text for key in mine for text in key[1:])}
-        for key in mine:
-            (good, a), (bad, b) = read_texts[key[1]], read_texts[key[2]]
-            known[key] = (about, f"tag {good}", f"tag {bad}", np.array(a) - np.array(b))
-    rows = [known[key] for key in keys]
-    more = [list(map(sub, extra(p.chosen).values(), extra(p.rejected).values())) for p in pairs] if extra else []
-    names = {n for about in {r[0] for r in rows} for name in NAMES for n in (name, f"{about}: {name}")}
-    names |= {n for about, tag in {(r[0], t) for r in rows for t in r[1:3]} for n in (tag, f"{about}: {tag}")}
-    names |= set(extra("")) if extra else set()
-    at = {name: j for j, name in enumerate(sorted(names))}
-    plain = np.array([at[name] for name in NAMES])
-    of_kind = {about: np.array([at[f"{about}: {name}"] for name in NAMES]) for about in {r[0] for r in rows}}
-    n = len(rows)
-    values = np.stack([r[3] for r in rows])
-    parts = [(np.repeat(np.arange(n), len(NAMES)), np.tile(plain, n), values.ravel())]
-    parts.append((parts[0][0], np.concatenate([of_kind[r[0]] for r in rows]), values.ravel()))
-    turned = [
-        (i, j, v)
-        for i, (k, good, bad, _) in enumerate(rows)
-        if good != bad
-        for t, v in ((good, 1.0), (bad, -1.0))
-        for j in (at[t], at[f"{k}: {t}"])
-    ]
-    if turned:
-        i, j, v = map(np.array, zip(*turned, strict=True))
-        parts.append((i, j, v))
-    if extra:
-        columns = np.array([at[name] for name in extra("")])
-        parts.append((np.repeat(np.arange(n), len(columns)), np.tile(columns, n), np.array(more, dtype=float).ravel()))
-    row, column, value = (np.concatenate(x) for x in zip(*parts, strict=True))
-    there = value != 0
-    table = coo_array((value[there], (row[there], column[there])), shape=(n, len(at))).tocsr()
-    return (table if len(at) > 1000 else table.toarray()), list(at)
+    def seen() -> Iterator[PreferencePair]:
+        for p in pairs:
+            if extra:
+                more.extend(map(sub, extra(p.chosen).values(), extra(p.rejected).values()))
+            yield p
+
+    return Differences(known, known.of(seen()), list(extra("")) if extra else [], np.array(more))
+
+
+class Differences:
+    """A table [n, d] of differences that is made where it is needed: a pair has 14 numbers, which stand in two columns each, those
+    of all pairs and those of its kind.
+
+    names: of the columns, in alphabetical order; kinds, about: the names of kinds, and the kind of each pair.
+    """
+
+    def __init__(self, known: Known, rows: np.ndarray, extra: Sequence[str], more: np.ndarray) -> None:
+        whole = len(rows) == len(known.hashes) and bool((rows == np.arange(len(rows))).all())
+
+        def mine(x: np.ndarray) -> np.ndarray:
+            return x if whole else x[rows]
+
+        self.values, self.about, good, bad = mine(known.values), mine(known.about), mine(known.good), mine(known.bad)
+        self.kinds, tags = list(known.kinds), list(known.tags)
+        self.more = more.reshape(len(rows), -1)
+        here = np.flatnonzero(np.bincount(self.about, minlength=len(self.kinds))).tolist()
+        coded = [self.about.astype(np.int64) * len(tags) + side for side in (good, bad)]  # kind and tag of both sides
+        of_kind = [divmod(x, len(tags)) for x in np.union1d(*(np.unique(x) for x in coded)).tolist()]
+        names = {n for k in here for name in NAMES for n in (name, f"{self.kinds[k]}: {name}")}
+        names |= {n for k, t in of_kind for n in (f"tag {tags[t]}", f"{self.kinds[k]}: tag {tags[t]}")}
+        self.names = sorted(names | set(extra))
+        at = {name: j for j, name in enumerate(self.names)}
+        self.shape = (len(rows), len(self.names))
+        self.plain = np.array([at[name] for name in NAMES], np.int64)
+        self.columns = np.zeros((len(self.kinds), len(NAMES)), np.int64)  # of each kind
+        for k in here:
+            self.columns[k] = [at[f"{self.kinds[k]}: {name}"] for name in NAMES]
+        self.extra = np.array([at[name] for name in extra], np.int64)
+        self.turned = np.flatnonzero(good != bad)  # rows whose sides have other tags: [turned, 4] columns
+        both = np.array([[at[f"tag {tags[t]}"], at[f"{self.kinds[k]}: tag {tags[t]}"]] for k, t in of_kind], np.int64)
+        code = np.array([k * len(tags) + t for k, t in of_kind], np.int64)
+        self.tags = np.concatenate([both[np.searchsorted(code, x[self.turned])] for x in coded], axis=1)
+
+    def table(self, a: int = 0, b: int | None = None) -> Any:
+        """[b - a, d] rows, sparse beyond 1000 names."""
+        values, about, more = self.values[a:b], self.about[a:b], self.more[a:b]
+        first, last = np.searchsorted(self.turned, [a, a + len(values)])
+        row, tags, sign = self.turned[first:last] - a, self.tags[first:last], np.array([1.0, 1.0, -1.0, -1.0])
+        if len(self.names) > 1000:
+            return self._sparse(values, about, more, row, tags, sign)
+        out = np.zeros((len(values), len(self.names)))
+        out[:, self.plain] = values
+        for k in np.unique(about).tolist():
+            mine = np.flatnonzero(about == k)
+            out[mine[:, None], self.columns[k]] = values[mine]
+        out[row[:, None], tags] = sign
+        out[:, self.extra] = more
+        return out
+
+    def _sparse(self, values: Any, about: Any, more: Any, row: Any, tags: Any, sign: Any) -> Any:
+        from scipy.sparse import coo_array
+
+        n, m, e = len(values), len(NAMES), len(self.extra)
+        every = np.arange(n)
+        parts = [
+            (np.repeat(every, m), np.tile(self.plain, n), values.ravel()),
+            (np.repeat(every, m), self.columns[about].ravel(), values.ravel()),
+            (np.repeat(row, 4), tags.ravel(), np.tile(sign, len(row))),
+            (np.repeat(every, e), np.tile(self.extra, n), more.ravel()),
+        ]
+        rows, columns, whole = (np.concatenate(x) for x in zip(*parts, strict=True))
+        there = whole != 0
+        return coo_array((whole[there], (rows[there], columns[there])), shape=(n, len(self.names))).tocsr()
+
+    @property
+    def small(self) -> bool:
+        """Whether it is worth a table of its own."""
+        return self.shape[0] * self.shape[1] <= CELLS
+
+    def part(self, rows: np.ndarray) -> Part:
+        """The rows, ascending, as what multiplies as a table."""
+        return Part(self, rows)
+
+
+class Part:
+    """Rows of differences that are multiplied a block at a time: `part @ w` and `part.T @ r` as of the table, but for the order
+    in which floats are added."""
+
+    def __init__(self, of: Differences, rows: np.ndarray) -> None:
+        self.of, self.rows, self.shape = of, rows, (len(rows), of.shape[1])
+        self.T = _Turned(self)
+        place = np.searchsorted(rows, of.turned)
+        place[place == len(rows)] = 0
+        mine = rows[place] == of.turned
+        self.turned, self.tags = place[mine], of.tags[mine]  # places of rows whose sides have other tags, their columns
+
+    def blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """(first place, last place, rows)."""
+        for a in range(0, len(self.rows), BLOCK):
+            yield a, min(a + BLOCK, len(self.rows)), self.rows[a : a + BLOCK]
+
+    def __matmul__(self, w: np.ndarray) -> np.ndarray:
+        of, out = self.of, np.zeros(len(self.rows))
+        weight = w[of.plain] + w[of.columns]  # [kinds, 14]
+        for a, b, rows in self.blocks():
+            about, values = of.about[rows], of.values[rows]
+            out[a:b] = values @ weight[about[0]] if (about == about[0]).all() else (values * weight[about]).sum(axis=1)
+            if len(of.extra):
+                out[a:b] += of.more[rows] @ w[of.extra]
+        out[self.turned] += w[self.tags] @ [1.0, 1.0, -1.0, -1.0]
+        return out
+
+    def under(self, r: np.ndarray) -> np.ndarray:
+        """[d] the sum of the rows, each times its number in r [rows]."""
+        of, out = self.of, np.zeros(self.shape[1])
+        for a, b, rows in self.blocks():
+            about, values, mine = of.about[rows], of.values[rows], r[a:b]
+            if (about == about[0]).all():
+                whole = (mine @ values)[None]
+                here = about[:1]
+            else:
+                order = np.argsort(about, kind="stable")
+                here, first = np.unique(about[order], return_index=True)
+                whole = np.add.reduceat((values * mine[:, None])[order], first, axis=0)
+            out[of.columns[here]] += whole
+            out[of.plain] += whole.sum(axis=0)
+            if len(of.extra):
+                out[of.extra] += mine @ of.more[rows]
+        np.add.at(out, self.tags, r[self.turned][:, None] * [1.0, 1.0, -1.0, -1.0])
+        return out
+
+    def tables(self) -> Iterator[Any]:
+        """The rows as tables, one after the other."""
+        for a in range(0, self.of.shape[0], BLOCK):
+            rows = self.rows[np.searchsorted(self.rows, a) : np.searchsorted(self.rows, a + BLOCK)]
+            if len(rows):
+                yield self.of.table(a, a + BLOCK)[rows - a]
+
+
+class _Turned:
+    def __init__(self, of: Part) -> None:
+        self.of = of
+
+    def __matmul__(self, r: np.ndarray) -> np.ndarray:
+        return self.of.under(r)
 
 
 def reader(prompt: Sequence[Message]) -> Callable[[str], tuple[str, tuple[float, ...]]]:

@@ -10,7 +10,9 @@ After "A Long Way to Go: Investigating Length Correlations in RLHF" (arXiv:2310.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -48,11 +50,15 @@ def _share(wins: np.ndarray) -> dict[str, Any]:
     return {"n": n, "share": k / n if n else None, "low": low, "high": high}
 
 
-def report(chosen: Sequence[str], rejected: Sequence[str]) -> dict[str, Any]:
-    """{"characters": longer_wins, "list items": ..., ...} of answers as texts."""
-    sides = [(style(c), style(r)) for c, r in zip(chosen, rejected, strict=True)]
-    out = {"characters": longer_wins(np.array([len(c) - len(r) for c, r in zip(chosen, rejected, strict=True)]))}
-    for name in MARKS:
-        share = longer_wins(np.array([c[name] - r[name] for c, r in sides]))
+def report(sides: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """{"characters": longer_wins, "list items": ..., ...} of (chosen, rejected) answers as texts."""
+    told = array("q")
+    for chosen, rejected in sides:
+        told.append(len(chosen) - len(rejected))
+        told.extend(map(sub, style(chosen).values(), style(rejected).values()))
+    table = np.array(told, np.int64).reshape(-1, 1 + len(MARKS))
+    out = {"characters": longer_wins(table[:, 0])}
+    for k, name in enumerate(MARKS, 1):
+        share = longer_wins(table[:, k])
         out[name] = {k: share[k] for k in ("n", "share", "low", "high")}
     return out

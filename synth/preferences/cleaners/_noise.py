@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 
 UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels are right and sees only what the features can see"
@@ -22,7 +23,7 @@ UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels 
 
 def estimate(
     right: np.ndarray,
-    groups: Sequence[str],
+    groups: Sequence[str] | np.ndarray,
     anchors: np.ndarray,
     *,
     proven: int = 0,
@@ -32,7 +33,8 @@ def estimate(
 ) -> dict[str, Any]:
     """{"rate", "low", "high", "method", "anchors", "identifiable", "note"} of n labels.
 
-    right [n]: out-of-fold probability that the label is right; groups [n]: siblings, drawn together; anchors [n]: 1, -1
+    right [n]: out-of-fold probability that the label is right; groups [n]: siblings, drawn together, by name or
+    by the place of the name among all; anchors [n]: 1, -1
     or 0 (unknown). proven: how many labels are proven wrong in all, those included that a cleaner picked out, which are
     no anchors: the estimate of the confident joint is at least that.
     """
@@ -41,7 +43,7 @@ def estimate(
     if n >= least:
         low, high = wilson(wrong, n)
         return known | {"rate": wrong / n, "low": low, "high": high, "method": "anchors", "note": ""}
-    index = ranks(groups)
+    index = np.unique(groups, return_inverse=True)[1] if isinstance(groups, np.ndarray) else ranks(groups)
     order = np.argsort(index, kind="stable")
     size = np.bincount(index)
     begin = np.cumsum(size) - size
@@ -65,13 +67,6 @@ def estimate(
         "method": "confident joint",
         "note": note,
     }
-
-
-def ranks(names: Sequence[str]) -> np.ndarray:
-    """[n] int64 place of each name among the distinct ones, sorted; an array of the names would be as wide as the
-    longest."""
-    place = {name: i for i, name in enumerate(sorted(set(names)))}
-    return np.array([place[name] for name in names], dtype=np.int64)
 
 
 def wilson(k: int, n: int, z: float = 1.959964) -> tuple[float, float]:

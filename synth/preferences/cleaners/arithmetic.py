@@ -16,6 +16,8 @@ from fractions import Fraction
 from synth.preferences.cleaners._columns import Action, verdict
 from synth.types import Decision, PreferencePair
 
+ALONE = True  # each pair is judged by itself
+
 _NUMBER = r"[$€£]?\d[\d,]*(?:\.\d+)?"
 _SIGN = r"\s?[-+*/×÷−]\s?"
 _WORD = r"\s(?:plus|minus|times|divided by|multiplied by)\s"

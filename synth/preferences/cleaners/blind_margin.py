@@ -15,18 +15,22 @@ the same bias in reward models.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
 
 from synth.preferences.cleaners._columns import Action, probability, verdict
-from synth.preferences.cleaners.confident_learning import prune_by_noise_rate, symmetric
+from synth.preferences.cleaners.confident_learning import prune_pairs
+from synth.preferences.ledger import Names, Verdicts
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"out_of_fold_blind"}
 
 
-def blind_margin(pairs: Sequence[PreferencePair], *, action: Action = "remove", share: float = 0.0) -> list[Decision]:
+def blind_margin(
+    pairs: Sequence[PreferencePair], *, action: Action = "remove", share: float = 0.0
+) -> Sequence[Decision]:
     """Decision `action` with reason label_error_blind, else "keep"; score = the probability that the label is right,
     length apart.
 
@@ -35,14 +39,18 @@ def blind_margin(pairs: Sequence[PreferencePair], *, action: Action = "remove", 
     """
     if not 0 <= share < 1:
         raise ValueError(f"blind_margin: the share {share} must lie in [0, 1)")
-    right = np.array([probability(pair, "out_of_fold_blind") for pair in pairs])
-    if not pairs:
+    told, names = array("d"), Names()
+    for pair in pairs:
+        told.append(probability(pair, "out_of_fold_blind"))
+        names.add(pair.id)
+    right = np.array(told)
+    if not told:
         return []
-    order = np.array(sorted(range(len(pairs)), key=lambda i: (right[i], pairs[i].id)))
+    order = np.lexsort((names.whole(), right))
     acts = np.zeros(len(pairs), dtype=bool)
     if share:
         acts[order[: int(share * len(pairs) + 1e-9)]] = True
     else:
-        acts[order] = prune_by_noise_rate(*symmetric(right[order]))[: len(pairs)]
+        acts[order] = prune_pairs(right[order])
     reasons = ("label_error_blind", "label_plausible_blind")
-    return [verdict("blind_margin", bool(w), action, reasons, p) for w, p in zip(acts, right, strict=True)]
+    return Verdicts(verdict("blind_margin", w, action, reasons, p) for w, p in zip(acts.tolist(), told, strict=True))

@@ -14,6 +14,7 @@ from synth.preferences.cleaners._columns import probability, verdict
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"overlap"}
+ALONE = True  # each pair is judged by itself
 
 
 def decontamination(pairs: Sequence[PreferencePair], *, threshold: float = 0.5) -> list[Decision]:

@@ -7,6 +7,9 @@ loses nothing: two texts of similarity t share a gram among the |A| - ceil(t |A|
 the prompts, and for one side of each pair. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of
 a table of counts, so that memory grows with the texts alone and no faster.
 
+More than TOGETHER pairs are first parted by their prompts (`_prompts.py`), and compared some TOGETHER at a time: what is decided is the
+same, and in memory are the texts of those, and of all pairs whose prompts hang together.
+
 The first of a group is kept. In a contradiction neither pair can be known to be right, so both are removed.
 """
 
@@ -23,11 +26,13 @@ from itertools import pairwise
 import numpy as np
 
 from synth.preferences.cleaners._grams import gram_sets, jaccard, mix
+from synth.preferences.cleaners._prompts import NUMBER, Prompts, classes
+from synth.preferences.ledger import Verdicts, taken
 from synth.types import Decision, PreferencePair
 
 _TAG = re.compile(r"</?\w+>")
-_NUMBER = re.compile(r"\d+")
 _MARK, _BLANK = re.compile(r"[^\w\s\x00-\x7f]"), re.compile(r"[^\S\x00-\x7f]")
+TOGETHER, CHARACTERS = 10_000, 1 << 25  # pairs, and characters of theirs, that are compared at once
 _BLOCK = 1 << 22  # grams that are worked on at once
 _CELLS = 26  # bits of the greatest table of counts
 _OFTEN = (1 << 31) - 1  # grams that are more frequent rank alike
@@ -35,7 +40,10 @@ _TWICE = np.uint64(2) << np.uint64(32)  # the least rank of a gram that two text
 _MORE = 10  # times as many pairs in the one index as in the other: reading them costs more than to compare the few
 
 
-def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram: int = 2) -> list[Decision]:
+_UNIQUE = Decision(step="duplicates", action="keep", reason="unique", score=0.0)
+
+
+def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram: int = 2) -> Sequence[Decision]:
     """Decision "remove" (exact_duplicate, near_duplicate or contradiction, with the id of the other pair) or "keep";
     score = similarity.
 
@@ -45,6 +53,43 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
         raise ValueError(
             f"duplicates: threshold = {threshold}, ngram = {ngram}: they must lie in (0, 1], and be at least 1"
         )
+    if len(pairs) <= TOGETHER:
+        return Verdicts(d or _UNIQUE for d in _judged(list(pairs), threshold, ngram))
+    copies: dict[int, Decision] = {}
+    for rows in _comparable(pairs, threshold, ngram):
+        for i, d in zip(rows.tolist(), _judged(taken(pairs, rows), threshold, ngram), strict=True):
+            if d:
+                copies[i] = d
+    return Verdicts(copies.get(i, _UNIQUE) for i in range(len(pairs)))
+
+
+def _comparable(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> Iterator[np.ndarray]:
+    """Rows, ascending, some TOGETHER of them: two that are copies are in one, and one that is no copy need be in none."""
+    size = array("i")
+
+    def prompts() -> Iterator[str]:
+        for pair in pairs:
+            text = _texts(pair)[0]
+            size.append(len(text) + len(pair.chosen) + len(pair.rejected))
+            yield text
+
+    asked = Prompts(prompts(), ngram, _written)
+    of = classes(asked, threshold, lambda sets, often: _rarest(sets, often, threshold))[asked.of]
+    many = np.flatnonzero(np.bincount(of)[of] > 1)
+    many = many[np.argsort(of[many], kind="stable")]  # classes as they come, rows ascend in each
+    ends = np.append(np.flatnonzero(np.diff(of[many])) + 1, len(many))
+    texts = np.cumsum(np.array(size, np.int64)[many])
+    a = 0
+    while a < len(many):
+        most = min(a + TOGETHER, int(np.searchsorted(texts, (texts[a - 1] if a else 0) + CHARACTERS, side="right")))
+        k = int(np.searchsorted(ends, most, side="right"))
+        b = int(ends[k - 1]) if k and ends[k - 1] > a else int(ends[k])  # a class is one, however large
+        yield np.sort(many[a:b])
+        a = b
+
+
+def _judged(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> list[Decision | None]:
+    """Of each pair what is decided if it is a copy or contradicts another."""
     read = _Read(pairs, ngram)
     answers = _Index(read, read.sides[:, 1:], threshold)
     prompts = _Index(read, read.sides[:, :1], threshold)
@@ -65,7 +110,7 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
         else:  # what is no copy may have copies
             answers.add(i)
             prompts.add(i)
-    return [d or Decision(step="duplicates", action="keep", reason="unique", score=0.0) for d in decisions]
+    return decisions
 
 
 def _remove(reason: str, score: float) -> Decision:
@@ -105,7 +150,7 @@ class _Read:
         ).reshape(-1, 3)
         self.grams = gram_sets(at, n=ngram, written=_written)
         held: dict[tuple[str, ...], int] = {}
-        of = [held.setdefault(tuple(sorted(_NUMBER.findall(text))), len(held)) for text in at]
+        of = [held.setdefault(tuple(sorted(NUMBER.findall(text))), len(held)) for text in at]
         together: dict[tuple[int, int, int], int] = {}
         triples = ((of[p], min(of[c], of[r]), max(of[c], of[r])) for p, c, r in self.sides.tolist())
         self.numbers = [together.setdefault(triple, len(together)) for triple in triples]
@@ -143,7 +188,8 @@ class _Index:
         of_item = array("i", lead[np.argsort(owner, kind="stable")].tobytes())
         end = np.cumsum(np.bincount(owner, minlength=len(items))).tolist()
         self.leads = [of_item[a:b] for a, b in pairwise((0, *end))]  # item -> the keys that it shares with others
-        self.led = lru_cache(2)(lambda item: set(self.leads[item]))  # one pair is compared with many: its sets are kept
+        leads = self.leads  # not self: a cycle would outlive its pairs while the collector is off
+        self.led = lru_cache(2)(lambda item: set(leads[item]))  # one pair is compared with many: its sets are kept
         self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]  # key -> items that were added
         self.load = [0] * len(self.rows)  # key -> pairs that were
         self.pairs: list[list[int]] = [[] for _ in items]
@@ -185,21 +231,28 @@ def _rare(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> tu
     keys, owners = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     k = 0
     for part in _parts(grams, named):
-        every = np.concatenate(part)
-        count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
-        ranked, at = (count << np.uint64(32)) | every, 0  # the rarest first; names the gram besides
-        for side in part:
-            mine = ranked[at : at + len(side)]
-            at += len(side)
-            least = min(len(side) - math.ceil(threshold * len(side) - 1e-9) + 1, len(side))
-            mine.sort()
-            rare = mine[np.searchsorted(mine, _TWICE) : least]
+        for rare in _rarest(part, often, threshold):
             if len(rare):
                 copies = np.arange(first[k], ends[k])
                 keys.append(np.tile(rare, len(copies)))
                 owners.append(np.repeat(copies, len(rare)))
             k += 1
     return np.concatenate(keys), np.concatenate(owners)
+
+
+def _rarest(sets: Sequence[np.ndarray], often: np.ndarray, threshold: float) -> Iterator[np.ndarray]:
+    """uint64 names of the rarest grams of each set, which the prefix filter asks for, without those that are in one text alone.
+    often: the number of texts that hold a gram, by its first bits."""
+    shift = np.uint32(33 - len(often).bit_length())
+    every = np.concatenate(sets)
+    count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
+    ranked, at = (count << np.uint64(32)) | every, 0  # the rarest first; names the gram besides
+    for side in sets:
+        mine = ranked[at : at + len(side)]
+        at += len(side)
+        least = min(len(side) - math.ceil(threshold * len(side) - 1e-9) + 1, len(side))
+        mine.sort()
+        yield mine[np.searchsorted(mine, _TWICE) : least]
 
 
 def _parts(grams: Sequence[np.ndarray], named: np.ndarray) -> Iterator[list[np.ndarray]]:

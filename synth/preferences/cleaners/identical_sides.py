@@ -15,6 +15,8 @@ from synth.preferences.cleaners._columns import verdict
 from synth.types import Decision, PreferencePair
 from synth.verify import extract_answer
 
+ALONE = True  # each pair is judged by itself
+
 
 ASKED = {"same_answer", "same_letters"}
 

@@ -8,39 +8,42 @@ unique, so the cleaner asks unless told otherwise. Two answers labelled both way
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from array import array
+from collections.abc import Sequence
 
 import numpy as np
 
 from synth.preferences.cleaners._columns import Action, verdict
+from synth.preferences.ledger import Verdicts
 from synth.types import Decision, PreferencePair
 
 
-def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> list[Decision]:
+def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> Sequence[Decision]:
     """Decision `action` with reason on_a_cycle, else "keep"; score = number of answers in the component (0 off
     cycles)."""
-    prompts: dict[tuple, list[int]] = defaultdict(list)
-    for i, pair in enumerate(pairs):
-        prompts[pair.prompt].append(i)
-    compared = [(k, i) for k, rows in enumerate(prompts.values()) if len(rows) > 1 for i in rows]
-    size = [0] * len(pairs)
-    arcs = [((k, pairs[i].chosen.strip()), (k, pairs[i].rejected.strip())) for k, i in compared]
-    for (_, i), n in zip(compared, _components(arcs), strict=True):
-        size[i] = n
-    return [verdict("intransitive", n > 0, action, ("on_a_cycle", "no_cycle"), n) for n in size]
+    told = array("q")  # the hashes of a pair's prompt and of its answers to that prompt: texts are not kept
+    for pair in pairs:
+        of = hash(pair.prompt)
+        told.extend((of, hash((of, pair.chosen.strip())), hash((of, pair.rejected.strip()))))
+    prompt, chosen, rejected = np.array(told, np.int64).reshape(-1, 3).T
+    size = np.zeros(len(pairs), np.int64)
+    _, place, times = np.unique(prompt, return_inverse=True, return_counts=True)
+    compared = np.flatnonzero(times[place] > 1)
+    size[compared] = _components(np.stack([chosen[compared], rejected[compared]]))
+    reasons = ("on_a_cycle", "no_cycle")
+    return Verdicts(verdict("intransitive", n > 0, action, reasons, n) for n in size.tolist())
 
 
-def _components(arcs: Sequence[tuple[Hashable, Hashable]]) -> list[int]:
-    """For each arc the size of the strongly connected component that holds both ends, 0 where none does."""
+def _components(arcs: np.ndarray) -> np.ndarray:
+    """[n] for each arc [2, n] the size of the strongly connected component that holds both ends, 0 where none does."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    if not arcs:
-        return []
-    names = {name: k for k, name in enumerate(dict.fromkeys(x for arc in arcs for x in arc))}
-    a, b = np.array([[names[x], names[y]] for x, y in arcs]).T
-    graph = coo_array((np.ones(len(arcs)), (a, b)), shape=(len(names), len(names)))
+    if not arcs.size:
+        return np.zeros(0, np.int64)
+    names, places = np.unique(arcs, return_inverse=True)
+    a, b = places.reshape(2, -1).astype(np.int32)
+    graph = coo_array((np.ones(len(a)), (a, b)), shape=(len(names), len(names)))
     _, label = connected_components(graph, directed=True, connection="strong")
     size = np.bincount(label)[label]
-    return np.where((a != b) & (label[a] == label[b]), size[a], 0).tolist()
+    return np.where((a != b) & (label[a] == label[b]), size[a], 0)

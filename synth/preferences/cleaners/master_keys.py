@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from synth.preferences.cleaners._columns import Action, verdict
 from synth.types import Decision, PreferencePair
 
+ALONE = True  # each pair is judged by itself
+
 KEYS = (
     "",
     " ",

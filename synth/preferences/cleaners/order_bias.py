@@ -13,6 +13,7 @@ from synth.preferences.cleaners._columns import Action, refusal, verdict
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"both_orders"}
+ALONE = True  # each pair is judged by itself
 
 
 def order_bias(pairs: Sequence[PreferencePair], *, consistent: float = 0.5, action: Action = "ask") -> list[Decision]:

@@ -35,6 +35,7 @@ Nothing is deleted here: the stage keeps removed pairs, with this decision and a
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
@@ -42,6 +43,7 @@ import numpy as np
 
 from synth.preferences.cleaners._columns import anchor, drawn_anchor
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
+from synth.preferences.ledger import Verdicts
 from synth.types import Decision, PreferencePair
 
 SOURCES = {
@@ -76,7 +78,7 @@ def policy(
     least: int = 10,
     cautious: bool = False,
     rate: Literal["assumed", "estimated"] = "assumed",
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """One decision per pair from `pair.decisions`; score = 1 - p, the probability that the label is right.
 
     prior: share of wrong labels that is assumed. cost: of a right pair removed, where a wrong one kept costs 1.
@@ -88,33 +90,37 @@ def policy(
         raise ValueError(
             f"policy: prior = {prior}, flip_above = {flip_above}, cost = {cost}: write probabilities in (0, 1), and cost >= 0"
         )
-    evidence = [_evidence(pair) for pair in pairs]
-    known = [anchor(pair) for pair in pairs]
-    proven = [(e, k < 0) for e, k in zip(evidence, known, strict=True) if k]
+    proven, drawn, scores = list[tuple[dict[str, float], bool]](), list[bool](), array("d")
+    for pair in pairs:
+        if k := anchor(pair):
+            proven.append((_evidence(pair), k < 0))
+        if k := drawn_anchor(pair):
+            drawn.append(k < 0)
+        scores.extend(d.score for d in pair.decisions if d.step == "confident_learning")
     enough = len(proven) >= least and len({wrong for _, wrong in proven}) == 2
     heat = {s: _temperature(s, proven, prior) for s in sorted(set(SOURCES.values()))} if enough else {}
     threshold = _threshold(proven, heat, prior, cost) if enough else 0.6
-    drawn = [k < 0 for k in map(drawn_anchor, pairs) if k]
-    share = _rate(pairs, drawn if len(drawn) >= least else [], prior) if rate == "estimated" else None
+    share = _rate(scores, drawn if len(drawn) >= least else [], prior) if rate == "estimated" else None
     doubted: Literal["ask", "remove"] = "remove" if enough or not cautious else "ask"
-    return [
+    return Verdicts(
         _decision(
             p,
             e,
-            k,
+            anchor(p),
             _combined(e, heat, prior),
             threshold,
             flip_above,
             doubted,
             None if share is None else (_told(e, heat, prior, share), share),
         )
-        for p, e, k in zip(pairs, evidence, known, strict=True)
-    ]
+        for p in pairs
+        for e in (_evidence(p),)
+    )
 
 
-def _rate(pairs: Sequence[PreferencePair], wrong: Sequence[bool], prior: float) -> float:
-    """The share of wrong labels: among those that were drawn and proven, else of the confident joint, else the prior."""
-    scores = [d.score for p in pairs for d in p.decisions if d.step == "confident_learning"]
+def _rate(scores: Sequence[float], wrong: Sequence[bool], prior: float) -> float:
+    """The share of wrong labels: among those that were drawn and proven, else of the confident joint, else the prior.
+    scores: of confident learning."""
     if wrong:
         rate = sum(wrong) / len(wrong)
     elif len(scores) >= LEAST:

@@ -21,6 +21,8 @@ from functools import cache
 from synth.types import Decision, PreferencePair
 from synth.verify._unsafe import REFUSAL
 
+ALONE = True  # each pair is judged by itself
+
 _BROKEN = re.compile(r"�|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|Ã[\x80-\xbf©¨ª«¤¶¼±³]|â€[™œ\x9d“”˜\x99\x9c]")
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}\.[A-Za-z][\w.-]{1,63}")
 _NOBODY = re.compile(r"(?:[\w.-]+\.)?(?:example\.(?:com|net|org)|example|test|invalid|localhost)\.?", re.IGNORECASE)

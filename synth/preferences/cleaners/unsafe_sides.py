@@ -13,6 +13,8 @@ from synth.preferences.cleaners._columns import Action, verdict
 from synth.types import Decision, Message, PreferencePair
 from synth.verify._unsafe import helps_harm, refuses, unsafe
 
+ALONE = True  # each pair is judged by itself
+
 
 def unsafe_sides(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> list[Decision]:
     """Decision `action` where the chosen side helps with harm (flip: only where the other side refuses, else remove), "ask" where

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from synth.preferences.cleaners._columns import Action, anchor, verdict
 from synth.types import Decision, PreferencePair
 
+ALONE = True  # each pair is judged by itself
+
 
 def verified(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> list[Decision]:
     """Decision `action` with reason proven_wrong, else "keep" with proven_right or not_verified; score = 1, 0 or -1.

@@ -17,6 +17,7 @@ from synth.preferences.cleaners._columns import Action, verdict, votes
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"votes"}
+ALONE = True  # each pair is judged by itself
 
 
 def voting(

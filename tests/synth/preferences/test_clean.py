@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from synth.families.countdown import countdown
 from synth.families.linear_equations import linear_equations
 from synth.families.list_sorting import list_sorting
-from synth.preferences.cleaners._features import differences, features, jaccard, kind, share, tokens
+from synth.preferences.cleaners._features import Known, differences, features, jaccard, kind, share, tokens
 from synth.preferences.cleaners._grams import gram_sets
 from synth.preferences.cleaners._length import style
 from synth.preferences.cleaners._noise import ranks
@@ -312,8 +312,9 @@ def test_ranks_are_the_places_of_sorted_names():
 
 
 @pytest.mark.parametrize("blind", [False, True])
-def test_the_table_of_differences_is_that_of_the_features(blind):
-    rng = Random(4)
+def test_the_table_of_differences_is_that_of_the_features(blind, monkeypatch):
+    monkeypatch.setattr("synth.preferences.cleaners._features.BLOCK", 3)
+    rng, rng_ = Random(4), np.random.default_rng(4)
     sides = [
         " ".join(rng.choices("abc12", k=rng.randrange(5))) + rng.choice(["", "<answer>b</answer>", "**"])
         for _ in range(80)
@@ -323,10 +324,15 @@ def test_the_table_of_differences_is_that_of_the_features(blind):
     rows = [features(p.prompt, t) | extra(t) for p in some for t in (p.chosen, p.rejected)]
     names = DictVectorizer(sparse=False)
     table = names.fit_transform(rows)
-    known: dict = {}
+    known = Known()
     for _ in range(2):  # the second from what the first has read
-        mine, of = differences(some, style if blind else None, known)
-        assert of == list(names.feature_names_) and np.array_equal(mine, table[0::2] - table[1::2])
+        mine = differences(some, style if blind else None, known)
+        assert mine.names == list(names.feature_names_) and np.array_equal(mine.table(), table[0::2] - table[1::2])
+        rows = np.array([1, 3, 4, 7, 20, 39])  # multiplied block by block, as tables too large to be held are
+        part, w, r = mine.part(rows), rng_.normal(size=len(mine.names)), rng_.normal(size=len(rows))
+        np.testing.assert_allclose(part @ w, mine.table()[rows] @ w, atol=1e-12)
+        np.testing.assert_allclose(part.T @ r, mine.table()[rows].T @ r, atol=1e-12)
+        assert np.array_equal(np.concatenate(list(part.tables())), mine.table()[rows])
     assert len(known) == len({(p.prompt, p.chosen, p.rejected) for p in some})
 
 

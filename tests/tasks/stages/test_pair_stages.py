@@ -16,7 +16,7 @@ from synth.families.countdown import countdown
 from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.preferences import cleaning
-from synth.preferences.cleaning import Judgement, judge, out_of_fold, with_columns
+from synth.preferences.cleaning import Judgement, out_of_fold, run_cleaners
 from synth.preferences.label_noise import Planted
 from synth.types import Decision, Message, PreferencePair, Problem, Quarantined
 from synth.verify import extract_answer, verify
@@ -250,7 +250,11 @@ def test_siblings_never_cross_folds(monkeypatch):
         for k in range(3)
     ]
     words = sorted({p.chosen for p in pairs})
-    telling = lambda pairs, *_: (np.array([[float(p.chosen == w) for w in words] for p in pairs]), words)  # noqa: E731
+
+    class Told(np.ndarray):
+        names = words
+
+    telling = lambda pairs, *_: np.array([[float(p.chosen == w) for w in words] for p in pairs]).view(Told)  # noqa: E731
     monkeypatch.setattr(cleaning, "differences", telling)
     assert out_of_fold(pairs, folds=5, c=1.0) == pytest.approx(0.5)
     apart = [replace(p, columns={"group": p.id}) for p in pairs]
@@ -261,32 +265,33 @@ def test_too_few_groups_and_unknown_columns_are_refused():
     with pytest.raises(UserError, match="1 groups of pairs do not make 5 folds"):
         out_of_fold(some(9, "same"), folds=5, c=1.0)
     with pytest.raises(UserError, match="needs the column 'votes', which pairs lack"):
-        with_columns(some(9), frozenset({"votes"}), folds=5, c=1.0)
+        run_cleaners(some(9), [cleaner("keep", "votes")])
     given = [replace(p, columns={**p.columns, "out_of_fold": 0.25}) for p in some(3)]
-    assert with_columns(given, frozenset({"out_of_fold"}), folds=5, c=1.0) == (given, {})
+    kept, _, noise = run_cleaners(given, [cleaner("keep", "out_of_fold")])
+    assert ([p.columns for p in kept], noise) == ([p.columns for p in given], {})
 
 
-def cleaner(action: str):
+def cleaner(action: str, *needs: str):
     def piece(pairs):
         return [Decision(step="mine", action=action, reason="because", score=1.0) for _ in pairs]
 
     bound = partial(piece)
-    bound.piece, bound.needs = "cleaner/mine", frozenset()
+    bound.piece, bound.needs = "cleaner/mine", frozenset(needs)
     return bound
 
 
 def test_flip_swaps_and_missing_decisions_are_refused():
     (pair,) = some(1)
-    ((turned,), gone) = judge([pair], cleaner("flip"))
+    ((turned,), gone, _) = run_cleaners([pair], [cleaner("flip")])
     assert (
         (turned.chosen, turned.rejected) == (pair.rejected, pair.chosen)
         and not gone
         and turned.decisions[0].action == "flip"
     )
     short = partial(lambda pairs: [])
-    short.piece = "cleaner/short"
+    short.piece, short.needs = "cleaner/short", frozenset()
     with pytest.raises(ValueError, match="short made 0 decisions about 1 pairs"):
-        judge([pair], short)
+        run_cleaners([pair], [short])
 
 
 def test_a_cleaner_that_removes_all_is_refused(tmp_path):

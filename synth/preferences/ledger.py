@@ -1,0 +1,400 @@
+"""Pairs that are judged, and what was said of each, so that a pair costs tens of bytes of memory and not thousands.
+
+    Spilled     pairs in a temporary file: 8 bytes of memory each
+    Verdicts    decisions about n pairs as arrays: 1 to 4 bytes each, and 8 more where scores differ
+    Ledger      pairs (a list, or Spilled) and what came about, in order: a column of numbers, or a cleaner's verdicts
+    View        some rows of a ledger as pairs with their columns and decisions, sides swapped where that was decided; made
+                anew each time, a block after the other
+
+A view behaves as the list of pairs that it stands for. Numbers of rows are int64.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from synth.preferences.cleaners._columns import swap_sides
+from synth.preferences.cleaners._ranks import ranks
+from synth.types import Decision, Message, PreferencePair
+
+ROWS, BYTES = 1024, 1 << 23  # pairs and bytes on disk after which a block ends
+Kind = tuple[str, Any, str, Any]  # step, action, reason, and the score where all pairs of this kind have the same
+
+
+def changed(pair: PreferencePair, **fields: Any) -> PreferencePair:
+    """`dataclasses.replace` in a tenth of its time: it is called for every pair, and a pair checks nothing when it is
+    made."""
+    new = object.__new__(PreferencePair)
+    new.__dict__.update(vars(pair), **fields)
+    return new
+
+
+def group_of(pair: PreferencePair) -> str:
+    """The sibling group of a pair: `columns["group"]`, the root of its problem; else the problem, else itself."""
+    return str(pair.columns.get("group", pair.problem or pair.id))
+
+
+class Spilled(Sequence[PreferencePair]):
+    """Pairs in a file that has no name and ends with this object. groups [n]: what `ranks` says of the names of their groups."""
+
+    groups: np.ndarray | None = None
+
+    def __init__(self, pairs: Iterable[PreferencePair] = ()) -> None:
+        self._file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 (open as long as the pairs are read)
+        self._added, self._ends = array("q", [0]), np.zeros(1, np.int64)
+        self._odd: dict[int, PreferencePair] = {}  # those with values that are no plain ones stay as they are
+        for pair in pairs:
+            self.add(pair)
+
+    def add(self, pair: PreferencePair) -> None:
+        data = _written(pair)
+        if data:
+            self._file.write(data)
+        else:
+            self._odd[len(self)] = pair
+        self._added.append(self._added[-1] + len(data))
+
+    @property
+    def ends(self) -> np.ndarray:
+        """[n + 1] the byte at which each pair begins, and the end."""
+        if len(self._ends) < len(self._added):
+            self._file.flush()
+            self._ends = np.array(self._added, np.int64)
+        return self._ends
+
+    def __len__(self) -> int:
+        return len(self._added) - 1
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.take(np.arange(len(self))[i])
+        return self.take(np.arange(len(self))[[i]])[0]
+
+    def __iter__(self) -> Iterator[PreferencePair]:
+        for rows in blocks(self, np.arange(len(self))):
+            yield from self.take(rows)
+
+    def take(self, rows: np.ndarray) -> list[PreferencePair]:
+        if not len(rows):
+            return []
+        begin, end = self.ends[rows], self.ends[rows + 1]
+        first, last = int(begin.min()), int(end.max())
+        if last - first <= 2 * int((end - begin).sum()):
+            span = memoryview(os.pread(self._file.fileno(), last - first, first))
+            parts = [span[a:b] for a, b in zip((begin - first).tolist(), (end - first).tolist(), strict=True)]
+        else:
+            parts = [os.pread(self._file.fileno(), b - a, a) for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        if not self._odd:
+            return [_pair(str(part, "utf-8", "surrogatepass")) for part in parts]
+        odd = self._odd
+        return [
+            changed(odd[i]) if i in odd else _pair(str(part, "utf-8", "surrogatepass"))
+            for i, part in zip(rows.tolist(), parts, strict=True)
+        ]
+
+
+_encode, _decode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode, json.JSONDecoder().raw_decode
+
+
+def _written(pair: PreferencePair) -> bytes:
+    """What is no text as JSON, then the texts as they are; b"" where JSON would give back something else."""
+    said = [[d.step, d.action, d.reason, d.score] for d in pair.decisions]
+    columns, texts = dict(pair.columns), [pair.chosen, pair.rejected, *(m.content for m in pair.prompt)]
+    asked = len(pair.prompt) == 1 and columns.get("group") == texts[-1]  # as it is of most: not written twice
+    if asked:
+        columns["group"] = ""
+    if not (all(map(_is_plain, columns.values())) and _is_plain(pair.margin) and _is_plain(said)):
+        return b""
+    prompt = [[m.role, *m.media] for m in pair.prompt]
+    rest = [pair.id, pair.source, pair.problem, pair.margin, columns, said, pair.split, asked]
+    return "".join((_encode([*rest, prompt, list(map(len, texts))]), *texts)).encode("utf-8", "surrogatepass")
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON gives back what it was given."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is dict:
+        return all(type(k) is str for k in value) and all(map(_is_plain, value.values()))
+    return kind is list and all(map(_is_plain, value))
+
+
+_PLAIN = {str, int, float, bool, type(None)}
+
+
+def _pair(data: str) -> PreferencePair:
+    (name, source, problem, margin, columns, said, split, asked, prompt, lengths), at = _decode(data)
+    texts = [data[at : (at := at + n)] for n in lengths]
+    new = object.__new__(PreferencePair)
+    of = new.__dict__
+    of["id"], of["chosen"], of["rejected"] = name, texts[0], texts[1]
+    of["prompt"] = tuple([_message(m[0], text, tuple(m[1:])) for m, text in zip(prompt, texts[2:], strict=True)])
+    of["source"], of["problem"], of["margin"], of["columns"] = source, problem, margin, columns
+    of["decisions"], of["split"] = tuple([decision(*d) for d in said]) if said else (), split
+    if asked:
+        columns["group"] = texts[2]
+    return new
+
+
+def _message(role: str, content: str, media: tuple[str, ...]) -> Message:
+    new = object.__new__(Message)
+    of = new.__dict__
+    of["role"], of["content"], of["media"] = role, content, media
+    return new
+
+
+def decision(step: str, action: Any, reason: str, score: float) -> Decision:
+    """A Decision, in a third of the time of its constructor."""
+    new = object.__new__(Decision)
+    of = new.__dict__
+    of["step"], of["action"], of["reason"], of["score"] = step, action, reason, score
+    return new
+
+
+def taken(pairs: Sequence[PreferencePair], rows: np.ndarray) -> list[PreferencePair]:
+    """The pairs of some rows."""
+    take = getattr(pairs, "take", None)
+    return take(rows) if take else [pairs[i] for i in rows.tolist()]
+
+
+def blocks(pairs: Sequence[PreferencePair], rows: np.ndarray) -> Iterator[np.ndarray]:
+    """The rows in parts of at most ROWS pairs, and of about BYTES on disk."""
+    ends = pairs.ends if isinstance(pairs, Spilled) else None
+    at = 0
+    while at < len(rows):
+        part = rows[at : at + ROWS]
+        if ends is not None:
+            part = part[: max(1, int(np.searchsorted(np.cumsum(ends[part + 1] - ends[part]), BYTES)))]
+        yield part
+        at += len(part)
+
+
+class Names:
+    """Ids of pairs as bytes, which sort as the texts do: as many bytes each as the longest has."""
+
+    def __init__(self) -> None:
+        self._some, self._parts = list[bytes](), list[np.ndarray]()
+
+    def add(self, name: str) -> None:
+        self._some.append(name.encode("utf-8", "surrogatepass"))
+        if len(self._some) >= ROWS:
+            self._parts.append(np.array(self._some))
+            self._some = []
+
+    def whole(self) -> np.ndarray:
+        """[n]"""
+        return np.concatenate([*self._parts, np.array(self._some, "S1" if not self._some else None)])
+
+
+class Verdicts(Sequence[Decision]):
+    """Decisions about n pairs, in order; `add` appends. kinds: what was said; code [n]: the kind of each."""
+
+    def __init__(self, decisions: Iterable[Decision] = ()) -> None:
+        self._kinds: dict[Kind, int] = {}
+        self._listed: list[Kind] = []
+        self._code, self._score = array("i"), array("d")
+        self.extend(decisions)
+
+    def extend(self, decisions: Iterable[Decision]) -> None:
+        for d in decisions:
+            whole = isinstance(d.score, float)
+            self.add(d.step, d.action, d.reason, d.score if whole else 0.0, None if whole else d.score)
+
+    def add(self, step: str, action: Any, reason: str, score: float, other: Any = None) -> None:
+        """other: a score that is no float."""
+        kinds = self._kinds
+        self._code.append(kinds.setdefault((step, action, reason, other), len(kinds)))
+        self._score.append(score)
+
+    def __len__(self) -> int:
+        return len(self._code)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[k] for k in range(len(self))[i]]
+        step, action, reason, other = self._list[self._code[i]]
+        return decision(step, action, reason, self._score[i] if other is None else other)
+
+    def __iter__(self) -> Iterator[Decision]:
+        kinds = self._list
+        for code, score in zip(self._code, self._score, strict=True):
+            step, action, reason, other = kinds[code]
+            yield decision(step, action, reason, score if other is None else other)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    @property
+    def _list(self) -> list[Kind]:
+        if len(self._listed) < len(self._kinds):
+            self._listed = list(self._kinds)
+        return self._listed
+
+    def arrays(self) -> tuple[list[Kind], np.ndarray, np.ndarray | None]:
+        """(kinds, code [n] from 1, scores [n] or None where the kinds have them)."""
+        kinds, code, score = list(self._kinds), np.frombuffer(self._code, np.int32), np.frombuffer(self._score)
+        least, most = np.full(len(kinds), np.inf), np.full(len(kinds), -np.inf)
+        np.minimum.at(least, code, score)
+        np.maximum.at(most, code, score)
+        narrow = (code + 1).astype(np.min_scalar_type(len(kinds)))
+        if not (least == most).all():
+            return kinds, narrow, score
+        told = [k[3] if k[3] is not None else s for k, s in zip(kinds, least.tolist(), strict=True)]
+        return [(*k[:3], s) for k, s in zip(kinds, told, strict=True)], narrow, None
+
+
+@dataclass
+class _Column:
+    name: str
+    values: np.ndarray  # [n] NaN: the pair has none
+
+
+@dataclass
+class _Said:
+    kinds: list[Kind]
+    code: np.ndarray  # [n] 0: nothing was said
+    score: np.ndarray | None
+    carried_out: bool
+
+    @cached_property
+    def objects(self) -> list[Decision | None]:
+        return [None, *(decision(*k) for k in self.kinds)]
+
+    @cached_property
+    def flips(self) -> bool:
+        return self.carried_out and any(k[1] == "flip" for k in self.kinds)
+
+    def of(self, rows: np.ndarray) -> list[Decision | None]:
+        codes = self.code[rows].tolist()
+        if self.score is None:
+            objects = self.objects if len(self.kinds) <= ROWS else None
+            return (
+                [objects[c] for c in codes] if objects else [decision(*self.kinds[c - 1]) if c else None for c in codes]
+            )
+        out: list[Decision | None] = []
+        for c, score in zip(codes, self.score[rows].tolist(), strict=True):
+            step, action, reason, other = self.kinds[c - 1]
+            out.append(decision(step, action, reason, score if other is None else other) if c else None)
+        return out
+
+
+class Ledger:
+    """What came about with `pairs`, which stay as they are."""
+
+    def __init__(self, pairs: Sequence[PreferencePair]) -> None:
+        self.base, self.n = pairs, len(pairs)
+        self._came: list[_Column | _Said] = []
+        self._groups = pairs.groups if isinstance(pairs, Spilled) else None
+
+    def groups(self) -> np.ndarray:
+        """[n] int64 place of the name of each pair's sibling group among all names, sorted."""
+        if self._groups is None:
+            self._groups = ranks(map(group_of, self.base))
+        return self._groups
+
+    def has(self, name: str) -> bool:
+        """Whether a column of this name was computed for all pairs that are left."""
+        return any(isinstance(event, _Column) and event.name == name for event in self._came)
+
+    def column(self, rows: np.ndarray, name: str, values: np.ndarray) -> None:
+        """values [rows] float64."""
+        whole = np.full(self.n, np.nan)
+        whole[rows] = values
+        self._came.append(_Column(name, whole))
+
+    def said(self, rows: np.ndarray, verdicts: Verdicts, *, carried_out: bool) -> np.ndarray:
+        """Notes verdicts [rows]; gives [rows] bool, those to be removed."""
+        kinds, code, score = verdicts.arrays()
+        whole = np.zeros(self.n, code.dtype)
+        whole[rows] = code
+        scores = None
+        if score is not None:
+            scores = np.zeros(self.n)
+            scores[rows] = score
+        self._came.append(_Said(kinds, whole, scores, carried_out))
+        return np.array([False, *(k[1] == "remove" for k in kinds)])[code]
+
+    def counts(self) -> dict[tuple[str, str, str], int]:
+        """(step, action, reason) -> pairs of which it was said, in the order of steps."""
+        out: dict[tuple[str, str, str], int] = {}
+        for event in self._came:
+            if isinstance(event, _Said):
+                for k, n in zip(event.kinds, np.bincount(event.code, minlength=1)[1:].tolist(), strict=True):
+                    out[k[:3]] = out.get(k[:3], 0) + n
+        return out
+
+    def take(self, rows: np.ndarray, upto: int | None = None) -> list[PreferencePair]:
+        """Pairs as they are after the first `upto` things that came about."""
+        fresh = taken(self.base, rows)
+        came = self._came[:upto]
+        if not came:
+            return fresh
+        out = fresh if isinstance(self.base, Spilled) else [changed(p) for p in fresh]
+        turning = any(isinstance(event, _Said) and event.flips for event in came)
+        together: list[list[Decision | None]] = []
+        for event in came:
+            if isinstance(event, _Column):
+                for p, x in zip(out, event.values[rows].tolist(), strict=True):
+                    if not math.isnan(x):
+                        p.__dict__["columns"] = {**p.columns, event.name: x}
+            elif not turning:
+                together.append(event.of(rows))
+            else:
+                said = event.of(rows)
+                for p, d in zip(out, said, strict=True):
+                    if d is not None:
+                        p.__dict__["decisions"] = (*p.decisions, d)
+                if event.flips:
+                    out = [
+                        swap_sides(p) if d is not None and d.action == "flip" else p
+                        for p, d in zip(out, said, strict=True)
+                    ]
+        if together:
+            for p, said in zip(out, zip(*together, strict=True), strict=True):
+                p.__dict__["decisions"] = (*p.decisions, *[d for d in said if d is not None])
+        return out
+
+    def view(self, rows: np.ndarray) -> View:
+        return View(self, rows, len(self._came))
+
+
+class View(Sequence[PreferencePair]):
+    """Some rows of a ledger as they were when the view was made."""
+
+    def __init__(self, ledger: Ledger, rows: np.ndarray, upto: int) -> None:
+        self.ledger, self.rows, self.upto = ledger, rows, upto
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return self.take(np.arange(len(self))[i])
+        return self.take(np.arange(len(self))[[i]])[0]
+
+    def __iter__(self) -> Iterator[PreferencePair]:
+        for block in self.blocks():
+            yield from block
+
+    def blocks(self) -> Iterator[list[PreferencePair]]:
+        for rows in blocks(self.ledger.base, self.rows):
+            yield self.ledger.take(rows, self.upto)
+
+    def take(self, places: np.ndarray) -> list[PreferencePair]:
+        """Of the rows of this view."""
+        return self.ledger.take(self.rows[places], self.upto)
+
+    def where(self, chosen: np.ndarray) -> View:
+        """chosen [len(self)] bool."""
+        return View(self.ledger, self.rows[chosen], self.upto)
