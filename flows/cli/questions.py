@@ -214,7 +214,7 @@ def rewrite(args: argparse.Namespace) -> int:
 
 def show(args: argparse.Namespace) -> int:
     from tasks.core.errors import UserError
-    from tasks.knowledge import knowledge
+    from tasks.knowledge.stored import opened
     from tasks.pages.questions import lines, markdown, page
     from tasks.problems import grow
 
@@ -226,7 +226,8 @@ def show(args: argparse.Namespace) -> int:
     problems = [p for p in grow.read(path)[0] if p.family in ("entity_tree", "fuzzy_tree")]
     if not problems:
         raise UserError(f"{path} holds no question about a knowledge base")
-    sample, kb = grow.rising(problems, args.n, seed=args.seed), knowledge.kb_at(args.kb)
+    sample = grow.rising(problems, args.n, seed=args.seed)
+    kb = opened(args.kb)
     if args.page is None:
         print("\n".join(lines(sample, kb)))
         return 0

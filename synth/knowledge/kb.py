@@ -229,6 +229,10 @@ class KB:
         """The objects (entity ids or literals) of all facts of a relation."""
         return (f.value for f in self.facts.values() if f.relation == relation)
 
+    def pairs(self, relation: str) -> Iterator[tuple[str, str]]:
+        """(subject, value) of all facts of a relation."""
+        return ((f.subject, f.value) for f in self.facts.values() if f.relation == relation)
+
     def text(self, value: str) -> str:
         """The name of an entity id; a literal is its own text."""
         entity = self.entities.get(value)

@@ -21,9 +21,11 @@ import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from synth.knowledge.kb import KB
+from synth.knowledge.postings import Postings
 from synth.questions import pattern as patterns
 from synth.questions.fuzzy import phrases
 from synth.questions.fuzzy.graph import Graph
@@ -66,23 +68,46 @@ _DIGITS = re.compile(r"\d[\d,]*(?:\.\d+)?")
 Refuted = tuple[str, str]  # (reason code, evidence)
 
 
+@dataclass(frozen=True)
+class Held:
+    """The parts of a knowledge base that a proof reads.
+
+    connection  its tables; may be changed if words of a relation do not tell its direction
+    aliases     entity id -> further names
+    """
+
+    connection: sqlite3.Connection
+    postings: Postings
+    aliases: Mapping[str, Sequence[str]]
+
+    @staticmethod
+    def of(kb: KB) -> Held:
+        """Those of a base in memory."""
+        connection = sqlite3.connect(":memory:")
+        kb.sqlite(connection)
+        return Held(connection, Postings.of(kb), {e.id: e.aliases for e in kb.entities.values() if e.aliases})
+
+
 class Reprover:
     """Proves the questions of one knowledge base again. For questions that are not published rows, which say both
     themselves: `extra`, the user's own phrases, as the stage `questions` had them; `closed_world`, whether every
     relation was taken as complete."""
 
-    def __init__(self, kb: KB, *, extra: Phrases | None = None, closed_world: bool = False) -> None:
+    def __init__(
+        self, kb: KB, *, extra: Phrases | None = None, closed_world: bool = False, held: Held | None = None
+    ) -> None:
+        """`held`: what of the base is on disk already; else it is made of `kb`, in memory."""
         self.kb, self.extra, self.closed_world = kb, extra or {}, closed_world
-        connection = sqlite3.connect(":memory:")
-        kb.sqlite(connection)
         self.either = frozenset(r.name for r in kb.relations.values() if phrases.symmetric(r))
-        self.prover = Prover(connection, symmetric=self.either)
+        held = held or Held.of(kb)
+        self.prover = Prover(held.connection, symmetric=self.either)
         self.wording = Wording(kb)
-        self.graph = Graph.of(kb)
-        self.lexicon = Lexicon.of(kb, self.graph)
+        self.graph = Graph(held.postings)
+        self.lexicon = Lexicon(self.graph, held.aliases)
         self._realisers: dict[str, Realiser] = {}
-        named = (e for e in kb.entities.values())
-        self._bearers = Counter(n for e in named for n in {normalise(x) for x in (e.name, *e.aliases)})
+        aliases = {normalise(a) for some in held.aliases.values() for a in some}  # the other names are never asked for
+        named = (e for e in kb.entities.values()) if aliases else ()
+        self._bearers = Counter(n for e in named for n in {normalise(x) for x in (e.name, *e.aliases)} & aliases)
 
     # ---- a row
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 import re
 from collections import defaultdict
+from functools import cached_property
 from typing import NamedTuple
 
 from synth.knowledge.kb import KB, Relation
@@ -44,7 +45,7 @@ def symmetric(kb: KB, relation: Relation) -> bool:
     backward one."""
     if relation.domain != relation.range or _definite(relation.ask(SLOT)) != _definite(relation.ask_back(SLOT)):
         return False
-    pairs = {(f.subject, f.value) for f in kb.facts.values() if f.relation == relation.name}
+    pairs = set(kb.pairs(relation.name))
     return all((y, x) in pairs for x, y in pairs)
 
 
@@ -78,9 +79,14 @@ class Wording:
                 self.templates[r.name, back] = [
                     self._template(_definite(p), _spoken(r.range if back else r.domain)) for p in phrases
                 ]
-        self._named: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for e in kb.entities.values():
-            self._named[e.type, e.name].append(e.id)
+
+    @cached_property
+    def _named(self) -> dict[tuple[str, str], list[str]]:
+        """(type, name) -> the ids that bear it; only what reads a text needs them."""
+        named: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for e in self.kb.entities.values():
+            named[e.type, e.name].append(e.id)
+        return named
 
     @staticmethod
     def _template(phrase: str, type: str) -> Template:

@@ -1,25 +1,35 @@
 """A knowledge base in a folder, read as far as questions need it: no object for a fact, an entity or a passage.
 
 The postings say what is linked, kb.sqlite proves, the passages are columns of texts from which a page is put together
-when it is opened. What is made of it is what is made of the same base in memory (`synth.knowledge.kb`).
+when it is opened. `facts` and `entities` look each one up in kb.sqlite. What is made of it is what is made of the same
+base in memory (`synth.knowledge.kb`).
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from synth.knowledge.kb import Relation
+from synth.knowledge.kb import KB, Entity, Fact, Relation
 from synth.knowledge.postings import Postings, Texts
+from synth.knowledge.reading import Reader
+from synth.questions.fuzzy.graph import Graph
+from synth.questions.fuzzy.lexicon import Lexicon
+from synth.questions.fuzzy.phrases import symmetric
+from synth.questions.reprove import Held
 from synth.search.bm25 import Ranking
+from synth.search.searchers import World
 from tasks.core.errors import UserError
+from tasks.knowledge import knowledge
 
 pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
 _BATCH = 65_536  # passages
@@ -44,6 +54,68 @@ class Stored:
         named = named.filter(pc.greater(pc.list_value_length(named["aliases"]), 0))
         rows = zip(named["id"].to_pylist(), named["aliases"].to_pylist(), strict=True)
         self.aliases = {id_: tuple(more) for id_, more in rows}
+
+    @property
+    def entities(self) -> Mapping[str, Entity]:
+        """As `KB.entities`."""
+        return _Rows(self, Entity, "id")
+
+    @property
+    def facts(self) -> Mapping[str, Fact]:
+        """As `KB.facts`."""
+        return _Rows(self, Fact, "id")
+
+    def facts_of(self, subject: str, relation: str) -> tuple[Fact, ...]:
+        """As `KB.facts_of`, in another order."""
+        return self._facts("subject = ? AND relation = ?", subject, relation)
+
+    def facts_to(self, relation: str, value: str) -> tuple[Fact, ...]:
+        """As `KB.facts_to`, in another order."""
+        column = "literal" if self.relations[relation].literal else "object"
+        return self._facts(f"relation = ? AND {column} = ?", relation, value)
+
+    def forward(self, subject: str, relation: str) -> tuple[str, ...]:
+        """As `KB.forward`, in another order."""
+        return tuple(f.value for f in self.facts_of(subject, relation))
+
+    def backward(self, relation: str, value: str) -> tuple[str, ...]:
+        """As `KB.backward`, in another order."""
+        return tuple(f.subject for f in self.facts_to(relation, value))
+
+    def _facts(self, where: str, *values: str) -> tuple[Fact, ...]:
+        names = ", ".join(f.name for f in fields(Fact))
+        return tuple(Fact(**_named(Fact, row)) for row in self.rows(f"SELECT {names} FROM fact WHERE {where}", *values))
+
+    def pairs(self, relation: str) -> Iterator[tuple[str, str]]:
+        """As `KB.pairs`, in another order."""
+        subjects, values = self.postings.block(self.postings.number[relation], True)
+        p = self.postings
+        return ((p.value(x), p.value(y)) for x, y in zip(subjects.tolist(), values.tolist(), strict=True))
+
+    @cached_property
+    def _disk(self) -> sqlite3.Connection:
+        return self.connection(write=False)
+
+    def rows(self, query: str, *values: str) -> sqlite3.Cursor:
+        """The rows of a query on kb.sqlite."""
+        return self._disk.execute(query, values)
+
+    def held(self) -> Held:
+        """What a proof reads of it."""
+        write = any(symmetric(r) for r in self.relations.values())
+        return Held(self.connection(write=write), self.postings, self.aliases)
+
+    def world(self) -> World:
+        """As `World.of`."""
+        priors: dict[tuple[str, bool], tuple[str, float]] = {}
+        for name, number in self.postings.number.items():
+            for forward in (True, False):
+                ends, times = np.unique(self.postings.block(number, not forward)[0], return_counts=True)
+                if len(ends):
+                    best = int(times.argmax())  # of equals the first, in the order of the ids
+                    priors[name, forward] = self.postings.text(int(ends[best])), int(times[best]) / int(times.sum())
+        lexicon = Lexicon(Graph(self.postings))
+        return World(self, Reader(self.relations.values(), lexicon.known), priors)  # type: ignore[arg-type]
 
     @staticmethod
     def there(folder: Path) -> bool:
@@ -141,6 +213,52 @@ class Stored:
             keys.append(of[at + code[there]] * len(titles) + passage[there])
             at += len(some)
         return _texts(coded.dictionary.take(pa.array(order))), np.unique(np.concatenate(keys))
+
+
+def opened(folder: Path) -> KB:
+    """The knowledge base in a folder: read from its files where all of them are there (a `Stored` has what is asked of a
+    `KB`, in an order of its own), else in memory."""
+    return cast(KB, Stored(folder)) if Stored.there(folder) else knowledge.kb_at(folder)
+
+
+class _Rows(Mapping[str, Any]):
+    """A table of a base by its key: looked up in kb.sqlite; all of them, in their order, from the tables."""
+
+    def __init__(self, base: Stored, cls: type, key: str) -> None:
+        self._base, self._cls, self._key, self._table = base, cls, key, cls.__name__.lower()
+        self._names = ", ".join(f'"{f.name}"' for f in fields(cls))
+        plural = {"entity": "entities", "fact": "facts"}[self._table]
+        self._path = base.folder / f"{plural}.parquet"
+
+    def __getitem__(self, key: str) -> Any:
+        row = self._base.rows(f"SELECT {self._names} FROM {self._table} WHERE {self._key} = ?", key).fetchone()
+        if row is None:
+            raise KeyError(key)
+        return self._cls(**_named(self._cls, row))
+
+    def __contains__(self, key: object) -> bool:
+        query = f"SELECT 1 FROM {self._table} WHERE {self._key} = ?"
+        return isinstance(key, str) and self._base.rows(query, key).fetchone() is not None
+
+    def __len__(self) -> int:
+        return parquet.read_metadata(self._path).num_rows
+
+    def __iter__(self) -> Iterator[str]:
+        for batch in parquet.ParquetFile(self._path).iter_batches(_BATCH, columns=[self._key]):
+            yield from batch.column(0).to_pylist()
+
+    def values(self) -> Any:
+        """All of them, made as they are asked for."""
+        names = [f.name for f in fields(self._cls)]
+        for batch in parquet.ParquetFile(self._path).iter_batches(_BATCH, columns=names):
+            for row in batch.to_pylist():
+                yield self._cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})
+
+
+def _named(cls: type, row: tuple[Any, ...]) -> dict[str, Any]:
+    """The fields of a row of kb.sqlite."""
+    names = [f.name for f in fields(cls)]
+    return {k: tuple(json.loads(v)) if k == "aliases" else v for k, v in zip(names, row, strict=True)}
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

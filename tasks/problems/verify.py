@@ -16,7 +16,7 @@ from synth.questions.prove import Prover
 from synth.questions.reprove import FAMILIES, Reprover, reprove
 from synth.types import Problem, from_row
 from tasks.core.errors import UserError
-from tasks.knowledge import knowledge
+from tasks.knowledge.stored import Stored, opened
 from tasks.storage import commit
 
 
@@ -29,7 +29,7 @@ def ours(problems: Sequence[Problem], kb: Path, file: Path) -> dict[str, Any]:
     counts: dict[str, Any] = {"rows": 0, "proved": 0, "refuted": {}, "evidence": []}
     if about:
         closed = bool(card.get("knobs", {}).get("closed_world"))
-        counts = reprove(Reprover(knowledge.kb_at(kb), extra=card.get("phrases"), closed_world=closed), about)
+        counts = reprove(reprover(kb, extra=card.get("phrases"), closed_world=closed), about)
     return _with_families(counts, [p for p in problems if p.family not in FAMILIES])
 
 
@@ -50,8 +50,14 @@ def published(rows: Sequence[Mapping[str, Any]], kb: Path, file: Path) -> dict[s
             "grow it again (`espalier questions grow`), or verify problems.parquet of the same folder"
         )
     if about:
-        counts = reprove(Reprover(knowledge.kb_at(kb)), (), about)
+        counts = reprove(reprover(kb), (), about)
     return _with_families(counts, families)
+
+
+def reprover(folder: Path, **knobs: Any) -> Reprover:
+    """What proves the questions of the knowledge base in a folder: from its files, where all of them are there."""
+    base = opened(folder)
+    return Reprover(base, held=base.held() if isinstance(base, Stored) else None, **knobs)
 
 
 def _with_families(counts: dict[str, Any], problems: Sequence[Problem]) -> dict[str, Any]:
@@ -80,9 +86,10 @@ def theirs(rows: Sequence[tuple[str, str]], kb: Path | None) -> tuple[list[dict[
     formal, quarantined = read(rows)
     connection = None
     if kb is not None:
-        connection = sqlite3.connect(":memory:")
-        base = knowledge.kb_at(kb)
-        base.sqlite(connection)
+        base: Any = opened(kb)
+        connection = base.held().connection if isinstance(base, Stored) else sqlite3.connect(":memory:")
+        if not isinstance(base, Stored):
+            base.sqlite(connection)
         Prover(connection, symmetric=[r.name for r in base.relations.values() if symmetric(r)])
     findings = [inspect(f, connection) for f in formal]
     count: Counter = Counter()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.search.index import build_index, pages_of_kb
+from synth.search.index import SearchIndex, build_index, open_index, pages_of_kb
 from synth.search.searchers import World, run
 from synth.search.searchers.branch_and_check import branch_and_check
 from synth.search.searchers.oracle import oracle
@@ -22,6 +22,7 @@ from synth.search.searchers.shallow import closed_book, greedy, one_search
 from synth.types import Problem, Scored
 from tasks.core.errors import UserError
 from tasks.knowledge.knowledge import kb_at
+from tasks.knowledge.stored import Stored
 
 SEARCHERS = {s.__name__: s for s in (closed_book, one_search, greedy, oracle, branch_and_check)}
 BANDS = ("trivial", "easy", "learnable", "hard", "short", "medium", "long")
@@ -41,8 +42,7 @@ def measure(
     folder   of the knowledge base   most   calls of a searcher   rates   problem id -> share of right answers of a
     model. Raises UserError if a question has no pattern, or names something that the knowledge base does not hold.
     """
-    kb = kb_at(folder)
-    index, world = build_index(pages_of_kb(kb)), World.of(kb)
+    index, world = _searched(folder)
     rows = []
     for p in progress(problems):
         row: dict[str, Any] = {
@@ -63,6 +63,18 @@ def measure(
         row["rate"] = None if rates is None else rates.get(p.id)
         rows.append(row | {"band": band(row)})
     return rows
+
+
+def _searched(folder: Path) -> tuple[SearchIndex, World]:
+    """The pages of a knowledge base, and what searchers know of it; from its files, where its own index holds no
+    documents beside them."""
+    if not Stored.there(folder):
+        kb = kb_at(folder)
+        return build_index(pages_of_kb(kb)), World.of(kb)
+    world = Stored(folder).world()
+    if (folder / "index").is_dir() and not (folder / "documents.parquet").exists():
+        return open_index(folder / "index"), world
+    return build_index(pages_of_kb(kb_at(folder))), world
 
 
 def band(row: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """A base that is read from its files gives the questions, pages and rows of the same base in memory."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,13 @@ from pyarrow import parquet
 from synth.knowledge.kb import Passage, passages
 from synth.questions.fuzzy.oracle import pages_of
 from synth.questions.prove import Prover
+from synth.search.searchers import World
 from tasks.core.errors import UserError
 from tasks.knowledge import bases, knowledge
-from tasks.knowledge.stored import Stored
-from tasks.problems import grow
+from tasks.knowledge.stored import Stored, opened
+from tasks.pages import questions
+from tasks.problems import grow, verify
+from tasks.results import difficulty
 from tasks.storage import tables
 
 ROWS = (
@@ -75,6 +79,67 @@ def test_questions_are_the_same_byte_by_byte(
     assert made["files"] == made["objects"] and len(made["files"][0]) >= 6
     for name in ("questions.jsonl", "problems.parquet", "quarantine.parquet"):
         assert (tmp_path / "files" / name).read_bytes() == (tmp_path / "objects" / name).read_bytes(), name
+
+
+@pytest.fixture(scope="module")
+def grown(folder: Path) -> Path:
+    """Questions of that base, and rows that were changed."""
+    accepted, quarantined = grow.grow(folder, grow.cells({"train": 10, "test": 4}, [2, 3]), seed=3, closed_world=True)
+    card = CARD | {"knobs": {"closed_world": True}}
+    grow.write(folder.parent / "q", folder, accepted, quarantined, card)
+    return folder.parent / "q"
+
+
+@pytest.mark.parametrize("way", ["published", "problems", "triples", "show", "measure"])
+def test_what_reads_questions_says_the_same_without_objects(
+    folder: Path, grown: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    rows = [json.loads(line) for line in (grown / "questions.jsonl").read_text().splitlines()]
+    problems = grow.read(grown / "problems.parquet")[0]
+    wrong = [dict(r) for r in rows[:4]]
+    wrong[0]["answer"], wrong[1]["question"], wrong[2]["formalization"] = "Zelton", "Who?", []
+    wrong[3] = wrong[3] | {"lineage": wrong[3]["lineage"].replace('"facts":["', '"facts":["0')}
+    asked = [
+        (str(i), json.dumps({k: r[k] for k in ("question", "answer", "formalization")})) for i, r in enumerate(rows)
+    ]
+
+    def said() -> object:
+        if way == "published":
+            return verify.published([*rows, *wrong], folder, grown / "questions.jsonl")
+        if way == "problems":
+            return verify.ours(problems, folder, grown / "problems.parquet")
+        if way == "triples":
+            return verify.theirs(asked, folder)
+        if way == "show":
+            return questions.lines(problems, opened(folder)), questions.markdown(problems, opened(folder), 7)
+        return difficulty.measure(folder, problems[:4])
+
+    with monkeypatch.context() as m:
+        m.setattr(knowledge, "kb_at", None)  # no objects
+        m.setattr(difficulty, "kb_at", None)
+        files = said()
+    monkeypatch.setattr(Stored, "there", staticmethod(lambda _: False))
+    assert files == said()
+    if way == "published":
+        assert files["proved"] == len(rows) >= 6 and len(files["evidence"]) == 4  # type: ignore[index]
+
+
+def test_what_is_looked_up_is_what_is_in_memory(folder: Path) -> None:
+    base, kb = Stored(folder), knowledge.kb_at(folder)
+    assert list(base.facts) == list(kb.facts) and list(base.entities.values()) == list(kb.entities.values())
+    assert [base.facts[f] for f in kb.facts] == list(kb.facts.values()) == list(base.facts.values())
+    assert len(base.entities) == len(kb.entities) and "nothing" not in base.entities
+    assert [base.entities[e] for e in kb.entities] == list(kb.entities.values())
+    for f in kb.facts.values():
+        assert set(base.forward(f.subject, f.relation)) == set(kb.forward(f.subject, f.relation))
+        assert set(base.backward(f.relation, f.value)) == set(kb.backward(f.relation, f.value))
+    assert {r: sorted(base.pairs(r)) for r in kb.relations} == {r: sorted(kb.pairs(r)) for r in kb.relations}
+    world, told = base.world(), World.of(kb)
+    assert world.priors == told.priors
+    for e in kb.entities.values():
+        assert world.reader.known(e.type, e.name) and not world.reader.known("ship", e.name)
+    with pytest.raises(KeyError):
+        base.facts["nothing"]
 
 
 CARD = {
