@@ -3,7 +3,7 @@ training/decode is tested the moment it exists."""
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -63,7 +63,9 @@ KNOBS = {
 }
 
 
+@cache
 def bound(name):
+    """The decoder, fitted once for all tests: what is fitted must not change as it decodes."""
     piece = bind("decode", {"piece": name, **KNOBS.get(name, {})})
     return partial(piece, fitted=piece.fit(engine(), pairs()) if piece.fit else None)
 
