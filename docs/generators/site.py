@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from html.parser import HTMLParser
+from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from lxml import html
 
 from tasks.core.paths import CODE as ROOT
 
@@ -134,38 +136,36 @@ def build(out: Path) -> None:
         shutil.copytree(root / "site", out)
 
 
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.ids: set[str] = set()
+class _Page:
+    """The links of a page of the site, each once, and the places that a link can lead to."""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        for name, value in attrs:
-            if value and name in ("href", "src"):
-                self.links.append(value)
-            elif value and name in ("id", "name"):
-                self.ids.add(value)
+    def __init__(self, path: Path) -> None:
+        tree = html.document_fromstring(path.read_bytes())
+        self.links = dict.fromkeys(map(str, tree.xpath("//@href | //@src")))
+        self.ids = set(map(str, tree.xpath("//@id | //@name")))
 
 
 def broken(site: Path) -> Iterator[str]:
     """ "page: link" of every link inside the site that leads to no file, or to no place on its page."""
-    read: dict[Path, _Links] = {}
-    for path in sorted(site.rglob("*.html")):
-        read[path] = _Links()
-        read[path].feed(path.read_text(encoding="utf-8"))
-    for path, links in read.items():
+    pages = {path: _Page(path) for path in sorted(site.resolve().rglob("*.html"))}
+
+    @cache
+    def target(folder: Path, link: str) -> Path | None:
+        """The file that a link in a page of this folder leads to; None if there is none."""
+        at = (folder / unquote(link)).resolve()
+        at = at / "index.html" if at.is_dir() else at
+        return at if at.exists() else None
+
+    for path, page in pages.items():
         if path.name == "404.html":  # served from anywhere, so its links begin at the root
             continue
-        for link in dict.fromkeys(links.links):
+        for link in page.links:
             url = urlsplit(link)
             if url.scheme or url.netloc:
                 continue
-            target = (path.parent / unquote(url.path)).resolve() if url.path else path
-            target = target / "index.html" if target.is_dir() else target
-            page = read.get(target)
-            if not target.exists() or (page and url.fragment and unquote(url.fragment) not in page.ids):
-                yield f"{path.relative_to(site)}: {link}"
+            at = target(path.parent, url.path) if url.path else path
+            if at is None or (at in pages and url.fragment and unquote(url.fragment) not in pages[at].ids):
+                yield f"{path.relative_to(site.resolve())}: {link}"
 
 
 def main(out: Path = OUT) -> int:

@@ -33,7 +33,6 @@ from synth.verify import verifier, verify
 from tasks.core.errors import UserError
 from tasks.core.findings import NAMES
 from tasks.planning import pieces
-from tasks.storage import tables
 
 MARK = "espalier_audit_mark"
 JUNK = ("", "I do not know.", "?" * 200, "0", "none of them", "<answer></answer>", "\u0000\ud800", f"{MARK}()")
@@ -64,6 +63,8 @@ def problems(env: str, family: str | None, n: int) -> tuple[list[Problem], list[
         train, test = ([p for p in by_split[split] if isinstance(p, Problem)] for split in ("train", "test"))
         return train, test
     paths = [Path("artifacts") / name / "problems.parquet" for name in ("problems", "questions")]
+    from tasks.storage import tables  # loads pandas, which the process of its own does without
+
     known = [p for path in paths if path.exists() for p in tables.read(path, Problem) if p.env == env]
     train = [p for p in known if p.split == "train"][:n]
     if not train:
