@@ -163,19 +163,19 @@ def judged(rows: list[tuple[str, str, str]], swapped: set[int]) -> tuple[set[int
         for i, (p, a, b) in enumerate(rows)
     ]
     cleaned = clean_rows(items, Reader(name="gold"))
-    acted, asked = (
+    acted, to_review = (
         {int(p.source.split()[-1]) for p in pairs} for pairs in ((*cleaned.removed, *cleaned.flipped), cleaned.asked)
     )
-    return acted, asked
+    return acted, to_review
 
 
 def gold() -> list[dict]:
     counted: dict[str, dict[tuple[str, str], np.ndarray]] = {}  # set -> (metric, better) -> [k, n]
     for name, rows in gold_sets().items():
-        acted, asked = judged(rows, set())
+        acted, to_review = judged(rows, set())
         mine = counted[name] = {
             ("right pairs removed or flipped", "lower"): np.array([len(acted), len(rows)]),
-            ("right pairs asked about", "lower"): np.array([len(asked), len(rows)]),
+            ("right pairs asked about", "lower"): np.array([len(to_review), len(rows)]),
         }
         for rate in SWAPPED:
             caught = np.zeros(2, int)

@@ -110,12 +110,12 @@ class Pretrained(World):
     def right(self, p: Any, ids: np.ndarray) -> bool:
         return self.number(ids) == str(p.a + p.b)
 
-    def _pairs(self, asked: Sequence[Sum]) -> list[Example]:
-        prompts = [self.prompt(p) for p in asked for _ in range(4)]
+    def _pairs(self, sums: Sequence[Sum]) -> list[Example]:
+        prompts = [self.prompt(p) for p in sums for _ in range(4)]
         seeds = [seed_for(self.seed, "judged", i) for i in range(len(prompts))]
         drawn = TorchSampler(self.model, self.renderer.end_id).open(prompts, seeds).generate(self.sampling)
         out = []
-        for i, p in enumerate(asked):
+        for i, p in enumerate(sums):
             draws = [s.ids for s in drawn[4 * i : 4 * i + 4]]
             good = [self.right(p, ids) for ids in draws]
             if len(out) < PAIRS and len(set(good)) == 2:

@@ -34,7 +34,7 @@ WAYS = {"compiled code": (), "torch": ("torch",), "torch, gradient_checkpointing
 TIMES = (1, 2, 3, 5, 8, 12, 16, 20)
 
 
-def rows(agents: int, turns: int, told: int, said: int) -> list[Any]:
+def rows(agents: int, turns: int, told: int, reply_tokens: int) -> list[Any]:
     """The requests of sessions of `turns` turns, in each of which `told` tokens come and `said` are written."""
     import numpy as np
 
@@ -42,11 +42,11 @@ def rows(agents: int, turns: int, told: int, said: int) -> list[Any]:
 
     rng, out = np.random.default_rng(0), []
     for g in range(agents):
-        session = rng.integers(0, 500, turns * (told + said))
+        session = rng.integers(0, 500, turns * (told + reply_tokens))
         for turn in range(1, turns + 1):
-            ids = session[: turn * (told + said)]
+            ids = session[: turn * (told + reply_tokens)]
             columns = {"advantages": np.full(len(ids), rng.normal()), "sampling_logp": rng.normal(-6, 0.1, len(ids))}
-            out.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(ids) - said, group=g, columns=columns))
+            out.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(ids) - reply_tokens, group=g, columns=columns))
     return out
 
 

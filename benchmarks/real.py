@@ -74,8 +74,8 @@ class Real(Seed):
         sizes = sizes or {}
         chosen = {**sizes, "sft": {**sizes.get("sft", {}), "model": model}}
         self.plans = plan.plans(ROOT, changed=lambda p: {**p, "seed": seed, "profile": "real", "set": chosen})
-        for made in self.plans.values():
-            made["threads"] = threads
+        for planned in self.plans.values():
+            planned["threads"] = threads
         self.spent = root / "cpu.json"
 
     def seconds(self) -> dict[str, float]:

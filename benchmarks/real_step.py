@@ -64,9 +64,9 @@ def main() -> None:
     from training.model.model import load_model
 
     torch.set_num_threads(1)
-    rng, found = np.random.default_rng(0), []
+    rng, results = np.random.default_rng(0), []
     for dtype in (torch.float32, torch.bfloat16):
-        before = len(found)
+        before = len(results)
         model, _ = load_model(smollm2(), dtype=str(dtype).removeprefix("torch."))
         inner = [tuple(m.weight.shape) for m in model.base_model.modules() if isinstance(m, nn.Linear)]
         head = tuple(model.get_output_embeddings().weight.shape)
@@ -78,15 +78,15 @@ def main() -> None:
         step = partial(learner.step, batch, nll)
         step()
         taken = least(step, 2)
-        found += [(name, "step", taken, "CPU s"), (name, "products", alone, "CPU s")]
-        found.append((name, "products of the step", alone / taken, "share"))
+        results += [(name, "step", taken, "CPU s"), (name, "products", alone, "CPU s")]
+        results.append((name, "products of the step", alone / taken, "share"))
         del learner, step
         if dtype == torch.float32:
             quantised.quantise(model, "nf4")
             packed = [m for _, m in quantised.layers(model)]
             whole = least(partial(lambda layers: [m.unpacked() for m in layers], packed))
-            found.append((name, "unpacked", whole, "CPU s"))
-        for row in found[before:]:
+            results.append((name, "unpacked", whole, "CPU s"))
+        for row in results[before:]:
             print(*row, flush=True)
     cpu = torch.backends.cpu.get_cpu_capability()
     amx = " with amx_bf16" if getattr(torch.cpu, "_is_amx_tile_supported", bool)() else ""
@@ -110,7 +110,7 @@ def main() -> None:
             "better": "higher" if unit == "share" else "lower",
             **common,
         }
-        for case, metric, v, unit in found
+        for case, metric, v, unit in results
     ]
     (RESULTS / "real-step.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

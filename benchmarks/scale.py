@@ -64,9 +64,9 @@ def texts(first: int, n: int, words: int) -> list[str]:
 def conversations(path: Path, n: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for first in range(0, n, PART):
-            asked, told = texts(first, min(PART, n - first), 12), texts(first, min(PART, n - first), 40)
+            questions, told = texts(first, min(PART, n - first), 12), texts(first, min(PART, n - first), 40)
             file.writelines(
-                json.dumps({"prompt": f"{q}?", "completion": a}) + "\n" for q, a in zip(asked, told, strict=True)
+                json.dumps({"prompt": f"{q}?", "completion": a}) + "\n" for q, a in zip(questions, told, strict=True)
             )
 
 
@@ -74,10 +74,10 @@ def pairs(path: Path, n: int) -> None:
     with path.open("w", encoding="utf-8") as file:
         for first in range(0, n, PART):
             k = min(PART, n - first)
-            asked, good, bad = texts(first, k, 12), texts(first, k, 40), texts(first + 1, k, 40)
+            questions, good, bad = texts(first, k, 12), texts(first, k, 40), texts(first + 1, k, 40)
             for i in range(k):
                 j = i - 7 if i % 100 in (20, 40, 60) else i
-                file.write(json.dumps({"prompt": asked[j], "chosen": good[j], "rejected": bad[j]}) + "\n")
+                file.write(json.dumps({"prompt": questions[j], "chosen": good[j], "rejected": bad[j]}) + "\n")
 
 
 def run(code: str) -> tuple[float, float]:
@@ -96,14 +96,14 @@ def stage(name: str, root: Path, dep: str, **params: object) -> tuple[float, flo
 
 def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
     """Name -> what runs it. `sft` reads what `demonstrations` wrote."""
-    made = root / "data"
+    data = root / "data"
     command = lambda *argv: lambda: run(COMMANDS.format(argv=list(argv)))  # noqa: E731
     return {
         "demonstrations": lambda: stage("demonstrations", root, "data", files=["data/chats.jsonl"]),
         "sft": lambda: stage("sft", root, "artifacts/demonstrations", steps=2, **SMALL),
         "preferences": lambda: stage("preferences", root, "data", files=["data/pairs.jsonl"]),
-        "audit": command("audit", str(made / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
-        "clean": command("clean", str(made / "pairs.jsonl"), "--out", str(root / "cleaned")),
+        "audit": command("audit", str(data / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
+        "clean": command("clean", str(data / "pairs.jsonl"), "--out", str(root / "cleaned")),
     }
 
 

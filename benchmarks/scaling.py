@@ -109,9 +109,9 @@ def _product(seconds: float = 1.0) -> float:
     return 2 * 512**3 * n / (time.perf_counter() - begin)
 
 
-def predicted(found: list[dict[str, float]], processes: int, shards: int, model: Size) -> dict[str, float]:
+def predicted(measured_parts: list[dict[str, float]], processes: int, shards: int, model: Size) -> dict[str, float]:
     """Part of a step -> seconds, by `estimate.step`, for devices that reach what was measured."""
-    product, memory, link = (min(f[k] for f in found) for k in ("product", "memory", "link"))
+    product, memory, link = (min(f[k] for f in measured_parts) for k in ("product", "memory", "link"))
     single = product * estimate.LEARNING / estimate.OF_SHEET
     device = Device(
         memory=2**34, half=single, single=single, bandwidth=memory / estimate.OF_LINK, link=link / estimate.OF_LINK
@@ -126,9 +126,9 @@ def main() -> None:
     turns = parser.parse_args().turns
     vocabulary = len(tiny.tokenizer())
     heads = SHAPE["heads"]
-    made = new_model(tiny.tokenizer(), max_length=2 * LENGTH, seed=0, init_range=0.02, **SHAPE)
+    network = new_model(tiny.tokenizer(), max_length=2 * LENGTH, seed=0, init_range=0.02, **SHAPE)
     model = Size(
-        parameters=sum(p.numel() for p in made.parameters()),
+        parameters=sum(p.numel() for p in network.parameters()),
         layers=SHAPE["layers"], hidden=SHAPE["hidden"], intermediate=SHAPE["intermediate"], heads=heads, kv_heads=heads,
         head_dim=SHAPE["hidden"] // heads, vocabulary=vocabulary, head_norms=True, tied=True,
     )  # fmt: skip
@@ -138,11 +138,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(turns):
             for name, (processes, threads, shards) in CASES.items():
-                found = ranks.together(processes, measured, threads, vocabulary, folder=Path(folder), shards=shards)
-                if wrong := [f for f in found if not isinstance(f, dict)]:
+                by_process = ranks.together(
+                    processes, measured, threads, vocabulary, folder=Path(folder), shards=shards
+                )
+                if wrong := [f for f in by_process if not isinstance(f, dict)]:
                     raise SystemExit(f"{name}: {wrong[0]}")
-                parts[name] = predicted(found, processes, shards, model)
-                took[name].append((max(f["step"] for f in found), sum(parts[name].values())))
+                parts[name] = predicted(by_process, processes, shards, model)
+                took[name].append((max(f["step"] for f in by_process), sum(parts[name].values())))
                 print(f"{name:40} measured {took[name][-1][0]:.3f} s, predicted {took[name][-1][1]:.3f} s", flush=True)
     rows = []
     for name, pairs in took.items():

@@ -374,7 +374,7 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
     from tasks.planning.resolve import overlaid
     from training.learner.learner import Optim
     from training.learner.loop import run
-    from training.rl.compose import compose
+    from training.rl.compose import AS_GIVEN, compose
     from training.rollout.play import Player
     from training.rollout.torch_sampler import TorchSampler
 
@@ -393,25 +393,6 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         max_tokens=128,
     )
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, steps=RETRO_STEPS)
-    names = (
-        "prompts_per_step",
-        "samples_per_prompt",
-        "tokens_per_microbatch",
-        "epochs",
-        "minibatches",
-        "refill",
-        "max_unscorable",
-        "turn_budget",
-        "group_transforms",
-        "curriculum",
-        "filters",
-        "rewards",
-        "advantage",
-        "ratio",
-        "corrections",
-        "policy_loss",
-        "regularisers",
-    )
     composed = compose(
         policy=policy.model,
         reference=None,
@@ -427,7 +408,7 @@ def retro_star(seed: int) -> Iterator[tuple[str, float, float]]:
         critic_optim=optim(lr=1e-3),
         critic_lambda=knobs["critic"].lam,
         critic_warmup=knobs["critic"].warmup,
-        **{k: knobs[k] for k in names},
+        **{k: knobs[k] for k in AS_GIVEN},
     )
     for _ in run([composed.round], composed.roles):
         pass

@@ -95,15 +95,15 @@ def main(names: Sequence[str] = ()) -> None:
     """names: worlds whose rows are made anew, the others stay; none: all rows."""
     if names:
         rows = {r["case"]: r for r in json.loads(RESULTS.read_text(encoding="utf-8"))}
-        found = [*(rows | {r["case"]: r for r in map(of_world, names)}).values()]
+        results = [*(rows | {r["case"]: r for r in map(of_world, names)}).values()]
     else:
-        found = [*questions(), *map(of_world, (*worlds.NAMES, *clip_worlds.WORLDS))]
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        results = [*questions(), *map(of_world, (*worlds.NAMES, *clip_worlds.WORLDS))]
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def questions() -> list[dict]:
     model, tokenizer = worlds.seeing()
-    renderer, found = Renderer(tokenizer), []
+    renderer, results = Renderer(tokenizer), []
     for kind in ASKS:
         problems, known = (
             worlds.made(scene_questions, split, QUESTIONS, asks=(kind,), levels=(1,)) for split in ("test", "train")
@@ -115,8 +115,8 @@ def questions() -> list[dict]:
             logp = score(model, batch).logp * batch.trainable
             right[shown] = [*map(math.exp, batch.row_sum(logp).tolist())]
         right["one answer"] = [one_answer(known, problems)]
-        found.append(result(f"asked for: {kind}", "probability of the right answer", right))
-    return found
+        results.append(result(f"asked for: {kind}", "probability of the right answer", right))
+    return results
 
 
 def of_world(name: str) -> dict:

@@ -111,10 +111,10 @@ def small_engine() -> Engine:
 def own_answers(source: Engine) -> list[Example]:
     """What the model says itself, for drafts to be learned from."""
     rng = np.random.default_rng(5)
-    asked = [Ask(prompt=rng.integers(3, 6, 4), seed=i, max_tokens=8) for i in range(20)]
-    done = bind("decode", {"piece": "sample"})(source, asked, None)
+    asks = [Ask(prompt=rng.integers(3, 6, 4), seed=i, max_tokens=8) for i in range(20)]
+    done = bind("decode", {"piece": "sample"})(source, asks, None)
     return [
-        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids) for a, d in zip(asked, done, strict=True)
+        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids) for a, d in zip(asks, done, strict=True)
     ]
 
 
@@ -154,7 +154,7 @@ class Known:
 def remembering(source: Engine) -> Iterator[None]:
     """Within, what the model says behind each row of ids is computed once: the same numbers, sooner."""
     memo: dict[tuple[int, ...], Any] = {}
-    said: dict[bytes, Any] = {}
+    computed: dict[bytes, Any] = {}
     chances = Answer.chances
 
     def read(self: Answer, ids: Any, parents: Any = None) -> Any:
@@ -166,9 +166,9 @@ def remembering(source: Engine) -> Iterator[None]:
     def remembered(self: Answer, features: Any) -> Any:
         keys = [f.tobytes() for f in features.numpy()]
         for key, f in zip(keys, features, strict=True):
-            if key not in said:
-                (said[key],) = chances(self, f[None])
-        return [said[key] for key in keys]
+            if key not in computed:
+                (computed[key],) = chances(self, f[None])
+        return [computed[key] for key in keys]
 
     with patch.object(Answer, "read", read), patch.object(Answer, "chances", remembered):
         yield
@@ -188,7 +188,7 @@ def deviation(source: Engine, decode: Any, fitted: Any, n: int) -> tuple[float, 
     for first in range(0, n, 2000):
         asks = [Ask(prompt=ASKED, seed=i, max_tokens=LONGEST) for i in range(first, min(first + 2000, n))]
         counts.update(tuple(d.segment.ids.tolist()) for d in decode(source, asks, fitted))
-    said: dict[tuple[int, ...], float] = {}
+    probability: dict[tuple[int, ...], float] = {}
     open_: list[tuple[tuple[int, ...], float]] = [((), 1.0)]
     words = len(source.read_out()[1])
     for length in range(LONGEST):
@@ -197,10 +197,10 @@ def deviation(source: Engine, decode: Any, fitted: Any, n: int) -> tuple[float, 
         cut = np.where(each >= np.sort(each, 1)[:, -LONGEST : -LONGEST + 1], each, 0)  # top_k
         behind = np.array([[p] for _, p in open_]) * cut / cut.sum(1, keepdims=True)
         now = {row: float(p) for row, p in zip(rows, behind.ravel(), strict=True) if p > 0}
-        said |= {row: p for row, p in now.items() if row[-1] == END or length == LONGEST - 1}
+        probability |= {row: p for row, p in now.items() if row[-1] == END or length == LONGEST - 1}
         open_ = [(row, p) for row, p in now.items() if row[-1] != END]
-    often = [row for row, p in said.items() if p * n >= 5]
-    want = np.array([said[row] for row in often])
+    often = [row for row, p in probability.items() if p * n >= 5]
+    want = np.array([probability[row] for row in often])
     got = np.array([counts[row] for row in often], dtype=float)
     value, bound = statistic(np.append(got, n - got.sum()), np.append(want, max(1 - want.sum(), 0)))
     return value, bound, len(often)
@@ -248,10 +248,10 @@ def asked(split: Any, n: int) -> list[Problem]:
     out: list[Problem] = []
     i = 0
     while len(out) < n:
-        made = make[len(out) % len(make)](11, split, i, levels=(1,))
+        problem = make[len(out) % len(make)](11, split, i, levels=(1,))
         i += 1
-        if isinstance(made, Problem):
-            out.append(made)
+        if isinstance(problem, Problem):
+            out.append(problem)
     return out
 
 

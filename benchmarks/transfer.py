@@ -48,10 +48,10 @@ def trained(domain: str, seed: int) -> dict[str, float]:
 
 
 def result(case: str, metric: str, gains: list[float]) -> dict[str, Any]:
-    found = summary(gains)
-    low, high = found["low"], found["high"]
+    effect = summary(gains)
+    low, high = effect["low"], effect["high"]
     return result_row(
-        case, metric, found["mean"], "points", COMMAND, len(gains), low=low, high=high, torch=torch.__version__
+        case, metric, effect["mean"], "points", COMMAND, len(gains), low=low, high=high, torch=torch.__version__
     )
 
 

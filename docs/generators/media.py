@@ -256,8 +256,8 @@ def told() -> str:
     for k, (name, e) in enumerate(SEEN.items(), 1):
         done = ", then ".join(f"`{turn}`" for turn in e.turns)
         lines.append(f"| {k} | `{name}` | {e.asked[1]} | {done} |")
-    for k, (name, (asked, done)) in enumerate(MADE.items(), len(SEEN) + 1):
-        lines.append(f"| {k} | `{name}` | {asked} | {done} |")
+    for k, (name, (question, done)) in enumerate(MADE.items(), len(SEEN) + 1):
+        lines.append(f"| {k} | `{name}` | {question} | {done} |")
     return "\n".join(lines) + "\n"
 
 

@@ -175,8 +175,8 @@ def _changed(name: str, protocol: str, before: bool) -> tuple[str, ...]:
 @lru_cache(maxsize=None)
 def lacking(name: str) -> list[str]:
     """What a recipe asks of the user, and what its pieces read and nobody gives, in words: such a recipe is refused by the plan."""
-    if asked := asks(name):
-        return [f"it needs {what}: `{knob}`" for knob, what in asked.items()]
+    if needed := asks(name):
+        return [f"it needs {what}: `{knob}`" for knob, what in needed.items()]
     kinds_of = slots()["rl"]
     named = [
         (kind, one["piece"] if isinstance(one, Mapping) else one)

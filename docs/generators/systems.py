@@ -58,19 +58,19 @@ PLAYED = {"leanabell-prover-v2": "retry"}  # recipe -> its environment, an episo
 def episode(env: str) -> list[str]:
     """The right way of the first example of an environment, line by line: whether it is in the loss, who says it, and what."""
     (example,) = examples(env, 1)
-    said = [(m.role, m.content) for m in example.shown]
+    messages = [(m.role, m.content) for m in example.shown]
     for text, told in example.right.talk:
-        said += [("model", text), *(("told", x) for x in told)]
+        messages += [("model", text), *(("told", x) for x in told)]
     return [
         f"{'loss' if who == 'model' else 'masked':<8}{who:<8}{line}".rstrip()
-        for who, text in said
+        for who, text in messages
         for line in text.splitlines()
     ]
 
 
 def gained(name: str) -> str:
     """What the protocols of a recipe have said, substantive ones first; "" where none has run."""
-    said = []
+    sentences = []
     for where in WHERE:
         if evidence := evidence_of(name, where):
             kind = kind_of(name, where)
@@ -78,13 +78,13 @@ def gained(name: str) -> str:
                 f"; before, {WORDS[verdict(x)]}: {x['protocol']['claim']} ({_number(x)})"
                 for x in evidence.get("earlier", ())
             ]
-            said.append(
+            sentences.append(
                 (
                     kind != "substantive",
                     f"{WORDS[verdict(evidence)]}, {kind}: {evidence['protocol']['claim']} ({_number(evidence)}){''.join(before)}",
                 )
             )
-    return "; ".join(text for _, text in sorted(said))
+    return "; ".join(text for _, text in sorted(sentences))
 
 
 def _number(evidence: Mapping[str, Any]) -> str:
@@ -163,8 +163,8 @@ def _game(rule: str) -> list[str]:
     state, shown = host.start(p, {})
     out = [f"partner: {rule}", f"  told   {shown[-1].content}"]
     for turn in p.lineage["demonstration"]:
-        said, _, score = host.step(state, turn)
-        out += [f"  model  {turn}", *(f"  told   {m.content}" for m in said)]
+        reply, _, score = host.step(state, turn)
+        out += [f"  model  {turn}", *(f"  told   {m.content}" for m in reply)]
         if isinstance(score, Scored):
             out.append(f"  reward {score.value:.4g}")
     return out

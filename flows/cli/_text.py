@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError
@@ -31,6 +32,17 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text} is no count: give a whole number, 0 or more")
     return int(text)
+
+
+def grown_from(parser: argparse.ArgumentParser) -> None:
+    """The option --kb of a command about questions."""
+    parser.add_argument(
+        "--kb",
+        type=Path,
+        default=Path("artifacts/kb"),
+        metavar="DIR",
+        help="what the questions were grown from (default: artifacts/kb)",
+    )
 
 
 def named_values(option: str, texts: Iterable[str], example: str) -> dict[str, Any]:

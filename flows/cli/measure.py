@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import columns, count
+from flows.cli._text import columns, count, grown_from
 
 
 def add(commands: Any) -> None:
@@ -24,13 +24,7 @@ def add(commands: Any) -> None:
         metavar="FILE",
         help="problems.parquet, a .jsonl, or their folder",
     )
-    p.add_argument(
-        "--kb",
-        type=Path,
-        default=Path("artifacts/kb"),
-        metavar="DIR",
-        help="what the questions were grown from (default: artifacts/kb)",
-    )
+    grown_from(p)
     p.add_argument("--n", type=count, help="the first N of each split only")
     p.add_argument(
         "--most", type=count, default=600, metavar="CALLS", help="calls after which a searcher gives up (default 600)"

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.cli._text import count, named_values
+from flows.cli._text import count, grown_from, named_values
 
 from flows.cli import _endpoint
 
@@ -76,7 +76,7 @@ def add(commands: Any) -> None:
         "rewrite", help="have a model put grown questions into its own words; each passes the gates again"
     )
     r.add_argument("folder", type=Path, metavar="DIR", help="of `questions grow`")
-    r.add_argument("--kb", type=Path, default=Path("artifacts/kb"), metavar="DIR", help="what they were grown from")
+    grown_from(r)
     r.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     _endpoint.add(r)
     r.add_argument("--n", type=count, help="the first N questions (default: all)")
@@ -91,13 +91,7 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="default: artifacts/questions",
     )
-    s.add_argument(
-        "--kb",
-        type=Path,
-        default=Path("artifacts/kb"),
-        metavar="DIR",
-        help="what the questions were grown from (default: artifacts/kb)",
-    )
+    grown_from(s)
     s.add_argument("--n", type=count, default=20, help="how many (default 20)")
     s.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, or Markdown if FILE ends in .md")
     s.add_argument("--seed", type=int, default=0, help="seed of the sample")

@@ -176,8 +176,8 @@ def _run(
     say = lambda line: None if quiet else print(line, file=sys.stderr)  # noqa: E731
     threads = max((int(p.get("threads", 2)) for p in plans.values()), default=2)
     warmed = nullcontext({}) if jobs > 1 else warm.beside(threads)  # stages of several jobs have groups of their own
-    with spool.shipped(root, key, env, say, changes=changes), warmed as found:
-        env |= found
+    with spool.shipped(root, key, env, say, changes=changes), warmed as warm_env:
+        env |= warm_env
         try:
             for last in (False, True):
                 before = garbage.outputs(root)
@@ -362,8 +362,8 @@ def _of_size(root: Path, plans: dict[str, Any], wanted: set[str]) -> tuple[dict[
 
     own = tokens(root, plans)
     time = {n: f"{_clock(s)}, " for n, s in estimate.seconds(plans, model, own).items()}
-    said = {n: f"  at most about {time.get(n, '')}{needed[n] / 2**30:.1f} GiB" for n in needed if n in wanted}
-    return said, [n for n in own if n in said]
+    bounds = {n: f"  at most about {time.get(n, '')}{needed[n] / 2**30:.1f} GiB" for n in needed if n in wanted}
+    return bounds, [n for n in own if n in bounds]
 
 
 def seconds(root: Path, known: dict[str, Any], plans: dict[str, Any]) -> dict[str, float]:

@@ -13,12 +13,12 @@ class episode:
     def step(self, text):
         """(what is said, whether it is over, reward)"""
         self.left -= 1
-        said = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-        if said == str(self.number):
+        answer = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+        if answer == str(self.number):
             return "right", True, 1.0
-        if not said.isdecimal() or not self.left:
-            return "that is no number" if not said.isdecimal() else "no try is left", True, 0.0
-        return "higher" if int(said) < self.number else "lower", False, 0.0
+        if not answer.isdecimal() or not self.left:
+            return "that is no number" if not answer.isdecimal() else "no try is left", True, 0.0
+        return "higher" if int(answer) < self.number else "lower", False, 0.0
 
 
 def problem(seed, split, index):

@@ -95,13 +95,13 @@ def parsed(pattern: re.Pattern[str], question: str) -> re.Match[str]:
     return match
 
 
-def kind_of(asked: str, kinds: Mapping[str, re.Pattern[str]], about: str) -> tuple[str, tuple[str, ...]]:
+def kind_of(question: str, kinds: Mapping[str, re.Pattern[str]], about: str) -> tuple[str, tuple[str, ...]]:
     """The kind of a question and the names in it: the first of `kinds` whose pattern is the whole text. Raises Refused for
     another text, which asks nothing `about` the thing shown."""
     for kind, pattern in kinds.items():
-        if match := pattern.fullmatch(asked):
+        if match := pattern.fullmatch(question):
             return kind, match.groups()
-    raise Refused(f"roundtrip: {asked!r} asks nothing about {about}")
+    raise Refused(f"roundtrip: {question!r} asks nothing about {about}")
 
 
 def item(

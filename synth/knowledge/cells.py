@@ -63,17 +63,17 @@ def read_cells(
     """The table in a file, with the options of `csv_records`; None where it is not one that can be read by columns."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            found = _read(csv.reader(file, delimiter=delimiter, strict=True), name, delimiter)
+            table = _read(csv.reader(file, delimiter=delimiter, strict=True), name, delimiter)
     except (OSError, UnicodeDecodeError, csv.Error, ValueError):
         return None
-    if found is None:
+    if table is None:
         return None
-    columns, lines, wrong = found
+    columns, lines, wrong = table
     id = id or next(iter(columns))
     if id not in columns or not len(lines) or "" in columns or "." in id or "*" in id:
         return None
-    said, codes = columns[id]
-    names = [tidy(plain(text)) for text in said]
+    spellings, codes = columns[id]
+    names = [tidy(plain(text)) for text in spellings]
     nameless = values_missing(names, missing) | {""}
     quarantined, first = [], dict[str, int]()
     kept = np.zeros(len(lines), bool)
@@ -97,7 +97,7 @@ def read_cells(
         return json.dumps(record, ensure_ascii=False)
 
     refused = [quarantine(reason, f"{name} line {lines[i]}", why, row(i)) for reason, i, why in quarantined]
-    del first, names, said
+    del first, names, spellings
     cells = Cells(name, type, subjects, lines[kept], {}, refused + wrong)
     gaps: list[tuple[int, int, str, int]] = []  # first record, column, text, how often
     for number, (column, (texts, codes)) in enumerate(columns.items()):

@@ -166,7 +166,7 @@ class ColumnBase:
                 own, ends = self._tails[k], s.ids
                 template, order = s.template
                 both = {"x": names, "y": [s.values[v] for v in values]}
-                said = [template % words for words in zip(*(both[o] for o in order), strict=True)]
+                sentences = [template % words for words in zip(*(both[o] for o in order), strict=True)]
                 out["id"][here] = [
                     hashed(f"[{quoted[i]}{own[v]}".encode()).hexdigest()[:16]
                     for i, v in zip(records, values, strict=True)
@@ -174,7 +174,7 @@ class ColumnBase:
                 out["literal" if s.relation.literal else "object"][here] = [ends[v] for v in values]
                 out["span"][here] = [f"{x} {s.column} = {t}" for x, t in zip(names, texts, strict=True)]
                 out["title"][here], out["relation"][here] = names, s.relation.name
-                out["text"][here] = [t[:1].upper() + t[1:] for t in said] if template[:1] == "%" else said
+                out["text"][here] = [t[:1].upper() + t[1:] for t in sentences] if template[:1] == "%" else sentences
             done = {f: column.tolist() for f, column in out.items()}
             done["subject"] = [f"{self.type}:{x}" for x in done["title"]]
             done["source"] = [f"{self.name} line {line}" for line in self.lines[rows].tolist()]
@@ -550,9 +550,9 @@ def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantin
         span = f"{cells.subjects[i]} {s.column} = {s.texts[s.codes[i]]}"
         value = s.values[s.new[s.codes[i]]]
         row = Row(subject=cells.subjects[i], relation=s.relation.name, object=value, source=cells.place(i), span=span)
-        found = problem(row, None, relations)
-        assert found is not None
-        quarantined.append(quarantine(found[0], row.source, found[1], row.span))
+        refusal = problem(row, None, relations)
+        assert refusal is not None
+        quarantined.append(quarantine(refusal[0], row.source, refusal[1], row.span))
         refused.add(s.relation.name)
         s.codes[i] = NONE
     return True

@@ -209,16 +209,16 @@ def settle(
     def say(range_: str, texts: list[Any] | None = None, **more: Any) -> Settled:
         return Settled({"range": range_, **wording(label, domain, range_, **more), **own}, texts)
 
-    if stated in ("", "string") and (found := _flags(column, label, say)):
-        return found
-    if stated in ("", domain) and (found := _references(column, keys, say)):
-        return found
-    if not stated and (found := _codes_elsewhere(column, label, keys)):
-        return Settled({**found.schema, **own}, found.values)
-    if stated in ("", "date") and (found := _dates(column, say)):
-        return found
-    if stated in ("", "number") and (found := _numbers(column, label, stated, say)):
-        return found
+    if stated in ("", "string") and (settled := _flags(column, label, say)):
+        return settled
+    if stated in ("", domain) and (settled := _references(column, keys, say)):
+        return settled
+    if not stated and (settled := _codes_elsewhere(column, label, keys)):
+        return Settled({**settled.schema, **own}, settled.values)
+    if stated in ("", "date") and (settled := _dates(column, say)):
+        return settled
+    if stated in ("", "number") and (settled := _numbers(column, label, stated, say)):
+        return settled
     if stated:
         return Settled(own)
     return _things(column, label, reading.listed.get(domain, set()), say, elsewhere)
@@ -333,11 +333,11 @@ def _things(
 
 def range_of(column: Column, type_of: Callable[[str], str]) -> str:
     """The type of most of those values for which `type_of` gives one, if it gives one for more than half; else ""."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for value, n in zip(column.values, column.times, strict=True):
         if type_ := type_of(value):
-            found[type_] += n
-    return found.most_common(1)[0][0] if 2 * sum(found.values()) > len(column) else ""
+            counts[type_] += n
+    return counts.most_common(1)[0][0] if 2 * sum(counts.values()) > len(column) else ""
 
 
 def are_names(values: Sequence[str]) -> bool:

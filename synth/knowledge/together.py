@@ -216,9 +216,9 @@ def _one_relation(
     renamed: dict[str, tuple[str, Reading]] = {}
     for relation, given in reading.schema.items():
         domain, label = str(given.get("domain", "")), str(given.get("label", ""))
-        found = next((f for k in (relation, label) if (f := known.get((domain, _snake(k))))), None)
-        if found is not None:
-            renamed[relation] = found
+        match = next((f for k in (relation, label) if (f := known.get((domain, _snake(k))))), None)
+        if match is not None:
+            renamed[relation] = match
     if not renamed:
         return
     values: dict[tuple[str, str], list[Row]] = defaultdict(list)
@@ -238,12 +238,12 @@ def _one_relation(
         given = {**table.schema[relation], **edited.get(relation, {})}
         domain, range_ = (str(given.get(side, "")) for side in ("domain", "range"))
         subject = names.get(domain, {}).get(row.subject, row.subject)
-        said = values.get((relation, fold(subject)), [])
+        stated = values.get((relation, fold(subject)), [])
         object = names.get(range_, {}).get(row.object, row.object)
-        if any(_equal(one.object, object) for one in said):
+        if any(_equal(one.object, object) for one in stated):
             reading.agreed += 1
-        elif said and single[relation]:
-            why = f"{said[0].source} says {said[0].object!r}: correct one of the two"
+        elif stated and single[relation]:
+            why = f"{stated[0].source} says {stated[0].object!r}: correct one of the two"
             reading.quarantine("contradicts", row.source, why, row.span)
         else:
             kept.append(replace(row, relation=relation))

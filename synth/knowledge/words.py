@@ -223,12 +223,12 @@ def unit_of(column: str) -> str:
     """The unit that the name of a column of numbers ends with: "Height (cm)", "weight_kg", "price in EUR"; "" for none."""
     match = re.fullmatch(r"(.+?)[\s_]*[(\[]\s*(?:in )?([^()\[\]]+?)\s*[)\]]", column)
     bare = re.fullmatch(r"(.+?)(?:[ _]in)?[ _](%|[€$£]|[^\W\d_]{2,4})", column) if match is None else None
-    found = match or bare
-    unit = found[2].lower() if found else ""
-    if found is None or unit not in UNITS or (bare and unit in ("min", "mi", "ha", "ms", "mw")):
+    ending = match or bare
+    unit = ending[2].lower() if ending else ""
+    if ending is None or unit not in UNITS or (bare and unit in ("min", "mi", "ha", "ms", "mw")):
         return ""
     words = _MEASURED.get(unit)
-    return found[2] if words is None or re.search(rf"\b(?:{words})$", label_of(found[1])) else ""
+    return ending[2] if words is None or re.search(rf"\b(?:{words})$", label_of(ending[1])) else ""
 
 
 def label_of(column: str) -> str:
@@ -310,11 +310,11 @@ def wording(
     if placed := _placed(label):
         verb, where, place = placed
         is_ = "was" if verb in _DONE else "is"
-        said = {
+        sentences = {
             "passage": f"{{x}} {is_} {verb} {where} {{y}}.",
             "inverse": f"{a_domain} that {is_} {verb} {where} {{y}}",
         }
-        return {"label": place, **said}
+        return {"label": place, **sentences}
     verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
     if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"

@@ -27,8 +27,8 @@ KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {
 
 def parts(question: str) -> tuple[str, str]:
     """The description and what is asked, the last line. The description is "" where there is none."""
-    shown, _, asked = question.rpartition("\n")
-    return shown, asked
+    shown, _, question_line = question.rpartition("\n")
+    return shown, question_line
 
 
 def draw(problem: Problem) -> list[np.ndarray]:

@@ -63,8 +63,8 @@ def read(text: str) -> tuple[int, dict[str, Track]]:
 def _spot(text: str, side: int, whole: str) -> Spot | None:
     if text == "-":
         return None
-    found = re.fullmatch(r"(\d+) (\d+) (\d+)", text)
-    spot = (int(found[1]), int(found[2]), int(found[3])) if found else (side, side, 0)
+    match = re.fullmatch(r"(\d+) (\d+) (\d+)", text)
+    spot = (int(match[1]), int(match[2]), int(match[3])) if match else (side, side, 0)
     if max(spot[:2]) >= side // CELL or spot[2] not in SIZES:
         raise ValueError(f"{whole[:80]!r} has the entry {text[:20]!r}: {FORM}")
     return spot

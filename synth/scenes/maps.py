@@ -80,7 +80,7 @@ def tracks_seen(picture: np.ndarray) -> dict[str, set[Track]]:
     for one that ends at no station."""
     cells = picture.shape[0] // CELL
     names = {rgb: name for name, rgb in COLOURS.items()}
-    found: dict[str, set[Track]] = {}
+    tracks: dict[str, set[Track]] = {}
     for y in range(cells):
         for x in range(cells):
             for bx, by in ((x + 1, y), (x, y + 1)):
@@ -92,8 +92,8 @@ def tracks_seen(picture: np.ndarray) -> dict[str, set[Track]]:
                     raise ValueError(
                         f"the track from {x} {y} to {bx} {by} of a map has no known colour, or ends nowhere"
                     )
-                found.setdefault(names[rgb], set()).add(((x, y), (bx, by)))
-    return found
+                tracks.setdefault(names[rgb], set()).add(((x, y), (bx, by)))
+    return tracks
 
 
 def _at(picture: np.ndarray, row: int, column: int) -> tuple[int, int, int]:
@@ -110,16 +110,16 @@ def way(tracks: Mapping[str, Iterable[Track]], start: Stop, goal: Stop) -> list[
     """A way with the fewest legs from one station to another, by breadth; [] where they are one, None where there is
     none. Of equally short ways the one by the line and to the station that come first."""
     stops = {name: sorted(stations(tracks[name])) for name in sorted(tracks)}
-    found: dict[Stop, list[Leg]] = {start: []}
+    routes: dict[Stop, list[Leg]] = {start: []}
     front = [start]
     while front:
-        if goal in found:
-            return found[goal]
+        if goal in routes:
+            return routes[goal]
         later = []
         for here in front:
             for name, there in ((n, s) for n, of in stops.items() if here in of for s in of):
-                if there not in found:
-                    found[there] = [*found[here], (here, name, there)]
+                if there not in routes:
+                    routes[there] = [*routes[here], (here, name, there)]
                     later.append(there)
         front = later
-    return found.get(goal)
+    return routes.get(goal)

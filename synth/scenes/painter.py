@@ -63,10 +63,10 @@ def phrased(k: int, a: str, b: str) -> str:
 
 
 def _obeyed(prompt: str, named: list[str]) -> Iterator[str]:
-    said = " ".join(prompt.lower().split()).rstrip(".")
+    text = " ".join(prompt.lower().split()).rstrip(".")
     for a in named:
         for b in named:
-            if a != b and any(phrased(k, a, b).lower() == said for k in honoured(a)):
+            if a != b and any(phrased(k, a, b).lower() == text for k in honoured(a)):
                 yield a
 
 

@@ -74,10 +74,10 @@ class Screen:
 
     def named(self, name: str) -> Widget:
         """The widget of a name. Raises LookupError where the screen has none or two."""
-        found = [w for w in self.widgets if w.name == name]
-        if len(found) != 1:
-            raise LookupError(f"the screen has {len(found)} of {name}")
-        return found[0]
+        matches = [w for w in self.widgets if w.name == name]
+        if len(matches) != 1:
+            raise LookupError(f"the screen has {len(matches)} of {name}")
+        return matches[0]
 
 
 def read(text: str) -> Screen:
@@ -85,10 +85,10 @@ def read(text: str) -> Screen:
     match = TEXT.fullmatch(text)
     told = match[2].split("; ") if match else []
     last = CURSOR.fullmatch(told[-1]) if told else None
-    found = [WIDGET.fullmatch(x) for x in (told[:-1] if last else told)]
-    if match is None or not all(found):
+    matches = [WIDGET.fullmatch(x) for x in (told[:-1] if last else told)]
+    if match is None or not all(matches):
         raise ValueError(f"{text[:80]!r} describes no screen: {FORM}")
-    widgets = tuple(Widget(m[1], m[2], int(m[3]), int(m[4]), m[5] or "") for m in found if m)
+    widgets = tuple(Widget(m[1], m[2], int(m[3]), int(m[4]), m[5] or "") for m in matches if m)
     screen = Screen(int(match[1]), widgets, (int(last[1]), int(last[2])) if last else None)
     places = [(w.x, w.y) for w in widgets]
     far = max([*(v for p in places for v in p), *(screen.cursor or ())], default=0)

@@ -27,15 +27,15 @@ def supported(question: str, statement: str) -> bool:
     return spot is not None and spot[:2] == (int(match[3]), int(match[4]))
 
 
-def derived(asked: str, statements: Sequence[str]) -> str:
+def derived(question: str, statements: Sequence[str]) -> str:
     """The answer to a question, its last line, that follows from statements alone; "" where none does, also for questions
     other than which way and which first. The last of two statements about one frame counts."""
     told: dict[str, dict[int, tuple[int, int, int]]] = {}
     for match in filter(None, (STATEMENT.fullmatch(s.strip()) for s in statements)):
         told.setdefault(match[2], {})[int(match[1])] = (int(match[3]), int(match[4]), 0)
-    if (match := _WAY.fullmatch(asked)) and len(spots := told.get(match[1], {})) > 1:
+    if (match := _WAY.fullmatch(question)) and len(spots := told.get(match[1], {})) > 1:
         return direction(tuple(spots[i] for i in sorted(spots)))
-    if (match := _FIRST.fullmatch(asked)) and all(name in told for name in match.groups()):
+    if (match := _FIRST.fullmatch(question)) and all(name in told for name in match.groups()):
         begins = {name: min(told[name]) for name in match.groups()}
         return min(begins, key=lambda name: begins[name]) if len(set(begins.values())) == 2 else ""
     return ""

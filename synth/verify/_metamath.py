@@ -31,17 +31,17 @@ ${{ join.1 $e |- X = Y $. join.2 $e |- Y = Z $. join $a |- X = Z $. $}}
 """
 
 
-def database(said: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+def database(statements: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
     """The text of a database whose one theorem is `first` = `last`, with the proof that the chain is. The words are of the
     letters a to z, or "?"."""
     letters = sorted(
-        {c for word in (first, last, *said, *(w for pair in equations for w in pair)) for c in word} - {"?"}
+        {c for word in (first, last, *statements, *(w for pair in equations for w in pair)) for c in word} - {"?"}
     )
     axioms = [f"l.{c} $a word P {c} $." for c in letters]
     axioms += [f"e.{k} $a |- P {' '.join(a)} S = P {' '.join(b)} S $." for k, (a, b) in enumerate(equations)]
-    proof = _step(said[0], said[1], equations)
-    for before, word in zip(said[1:], said[2:], strict=False):
-        proof = f"{_word(said[0])} {_word(before)} {_word(word)} {proof} {_step(before, word, equations)} join"
+    proof = _step(statements[0], statements[1], equations)
+    for before, word in zip(statements[1:], statements[2:], strict=False):
+        proof = f"{_word(statements[0])} {_word(before)} {_word(word)} {proof} {_step(before, word, equations)} join"
     head = _HEAD.format(letters=" ".join(letters), axioms="\n".join(axioms))
     return f"{head}theorem $p |- {' '.join(first)} = {' '.join(last)} $= {proof} $.\n"
 

@@ -63,10 +63,10 @@ def best(pie: Pie, partner: str, t: int = 1) -> int:
 
 def told(question: str) -> tuple[Pie, int]:
     """What `read` gives of a question that tells a pie. Raises ValueError for another one."""
-    found = read(question)
-    if found is None:
+    pie = read(question)
+    if pie is None:
         raise ValueError(f"{question[:80]!r} tells no pie: it is no question of alternating_offers")
-    return found
+    return pie
 
 
 def read(question: str) -> tuple[Pie, int] | None:

@@ -19,8 +19,8 @@ def told(question: str) -> tuple[list[str], str]:
 
 def evidence(question: str) -> list[tuple[str, str]]:
     """The two facts that answer it, as the names that each joins. Raises ValueError where the text does not state them once."""
-    sentences, asked = told(question)
-    who = asked.split()[-2]
+    sentences, name = told(question)
+    who = name.split()[-2]
     friends = [m[2] for s in sentences if (m := _FRIEND.fullmatch(s)) and m[1] == who]
     homes = [m[2] for s in sentences if (m := _HOME.fullmatch(s)) and friends and m[1] == friends[0]]
     if len(friends) != 1 or len(homes) != 1:

@@ -165,7 +165,7 @@ RULES = {rule: name for name, game in GAMES.items() for rule in game.SAID}  # ru
 def read(question: str) -> tuple[str, State, str] | None:
     """(game, start, rule) that a question tells; None where it tells none."""
     for name, game in GAMES.items():
-        rules = {said: rule for rule, said in game.SAID.items()}
+        rules = {rule_text: rule for rule, rule_text in game.SAID.items()}
         if (match := game.TEXT.fullmatch(question)) and match["rule"] in rules:
             return name, game.start(match), rules[match["rule"]]
     return None

@@ -91,8 +91,8 @@ def lines(name: str, n: int = 3) -> list[str]:
             out += _line(m.role, m.content)
         for title, way in (("right", example.right), ("wrong", example.wrong)):
             out.append(f"  {title}: {LATER.get(name, f'reward {way.value:.4g}')}")
-            for said, told in way.talk:
-                out += [*_line("model", said), *(line for text in told for line in _line("told", text))]
+            for turn, told in way.talk:
+                out += [*_line("model", turn), *(line for text in told for line in _line("told", text))]
     return out
 
 

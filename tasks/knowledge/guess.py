@@ -56,12 +56,14 @@ def completed(source: str | Mapping[str, Any], path: Path) -> list[dict[str, Any
     of CSV the text between cells. path: where its file or folder is. Raises UserError if its kind cannot be guessed."""
     given = {"path": source} if isinstance(source, str) else dict(source)
     if "kind" not in given:
-        found = sources_at(path)
-        if len(found) == 1:
-            return [found[0] | given]
+        sources = sources_at(path)
+        if len(sources) == 1:
+            return [sources[0] | given]
         own = {k: v for k, v in given.items() if k == "missing"}
         place = str(given["path"]).rstrip("/")
-        named_ = [s | own | {"path": place + s["path"].removeprefix(str(path)), "folder": given["path"]} for s in found]
+        named_ = [
+            s | own | {"path": place + s["path"].removeprefix(str(path)), "folder": given["path"]} for s in sources
+        ]
         return [s | given if s["kind"] == "documents" else s for s in named_]
     return [_with_mark(given, path)]
 
@@ -86,10 +88,10 @@ def sources_at(path: Path) -> list[dict[str, Any]]:
     flat = all(p.suffix.lower() == ".csv" and p.parent == path for p in tables)
     if not tables or (flat and not prose):
         return [guess(path)]
-    found: list[dict[str, Any]] = []
+    sources: list[dict[str, Any]] = []
     if prose:
         left = [p.relative_to(path).as_posix() for p in tables]
-        found.append({**_documents(path, [p for p in pages if p.suffix.lower() == ".json"]), "leave": left})
+        sources.append({**_documents(path, [p for p in pages if p.suffix.lower() == ".json"]), "leave": left})
     folders: dict[Path, list[Path]] = {}
     for p in tables:
         if p.suffix.lower() == ".csv":
@@ -99,18 +101,18 @@ def sources_at(path: Path) -> list[dict[str, Any]]:
         triples = [_triples(p) for p in some]
         if len(some) > 1 and len(marks) == 1 and len(set(triples)) == 1:
             kind = "csv_triples" if triples[0] else "csv_tables"
-            found.append({"kind": kind, "path": str(folder), **({} if triples[0] else _marked(marks.pop()))})
+            sources.append({"kind": kind, "path": str(folder), **({} if triples[0] else _marked(marks.pop()))})
         else:
-            found += [guess(p) for p in some]
+            sources += [guess(p) for p in some]
     for p in tables:
         if p.suffix.lower() != ".csv":
             try:
-                found.append(guess(p))
+                sources.append(guess(p))
             except UserError as error:  # the reader says it again, where every file is accounted for
-                found.append(
+                sources.append(
                     {"kind": _TABULAR.get(p.suffix.lower(), "json_records"), "path": str(p), "why": str(error)}
                 )
-    return [{**source, "folder": str(path)} for source in found]
+    return [{**source, "folder": str(path)} for source in sources]
 
 
 def _seen(file: Path, folder: Path) -> bool:

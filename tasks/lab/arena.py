@@ -219,6 +219,22 @@ def answer(letter: str) -> str:
     return f"<answer>{letter}</answer>"
 
 
+def worked(family: str, solutions: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Training problems with their solutions written out, each of which ends with its answer."""
+    return tuple(
+        Problem.make(
+            prompt=f"{q}?",
+            answer=text.partition("<answer>")[2].partition("<")[0],
+            verifier="exact",
+            env="single",
+            family=family,
+            lineage={"solution": text, "root": q},
+            split="train",
+        )
+        for q, text in solutions.items()
+    )
+
+
 def _problem(
     i: int, right: Sequence[str], family: str, *, more: str = "", env: str = "marked", **lineage: Any
 ) -> Problem:

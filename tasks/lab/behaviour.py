@@ -209,8 +209,8 @@ def protocol_of(name: str, where: str = "behaviour") -> dict[str, Any]:
     for key in given:
         if key not in KEYS:
             raise UserError(f"recipe {name}: {where}.{key}: unknown key: {nearest(key, KEYS)}")
-    if (kind := given.get("kind")) is not None and kind not in (said := KINDS.keys() - {"conformance"}):
-        raise UserError(f"recipe {name}: {where}.kind is {kind!r}: {nearest(str(kind), said)}")
+    if (kind := given.get("kind")) is not None and kind not in (kinds := KINDS.keys() - {"conformance"}):
+        raise UserError(f"recipe {name}: {where}.kind is {kind!r}: {nearest(str(kind), kinds)}")
     full = {"steps": 40, "seeds": 8, "set": {}, "against_set": {}, "both": {}, "against": "grpo"} | given
     full.pop("kind", None)
     for key, valid in (("metric", METRICS), ("direction", {"higher", "lower"})):
@@ -356,7 +356,7 @@ def prepared(
     round. only: which training problems are drawn from (all)."""
     from training.learner.learner import Optim
     from training.rl.ahead import Ahead
-    from training.rl.compose import compose
+    from training.rl.compose import AS_GIVEN, compose
 
     here = world(task)
     knobs, needs = knobs_of(recipe, overlaid(overlaid(SMALL, here.small), changes), Path("params.yaml"))
@@ -371,25 +371,6 @@ def prepared(
     how = knobs["asynchrony"]()
     policy = copy.deepcopy(player.sampler.model) if how.staleness else player.sampler.model
     optim = partial(Optim, warmup=0, decay="constant", weight_decay=0.0, max_grad_norm=knobs["optimizer"].max_grad_norm)
-    names = (
-        "prompts_per_step",
-        "samples_per_prompt",
-        "tokens_per_microbatch",
-        "epochs",
-        "minibatches",
-        "refill",
-        "max_unscorable",
-        "turn_budget",
-        "group_transforms",
-        "curriculum",
-        "filters",
-        "rewards",
-        "advantage",
-        "ratio",
-        "corrections",
-        "policy_loss",
-        "regularisers",
-    )
     composed = compose(
         policy=policy,
         reference=here.reference() if "reference" in needs else None,
@@ -407,7 +388,7 @@ def prepared(
         critic_lambda=critic.lam,
         critic_passes=critic.passes,
         critic_warmup=critic.warmup,
-        **{k: knobs[k] for k in names},
+        **{k: knobs[k] for k in AS_GIVEN},
         **({k: knobs[k] for k in ("policies", "exchange", "lora")} if knobs["policies"] else {}),
     )
     player = composed.experience.player  # it knows who plays which role

@@ -442,8 +442,8 @@ def _generation(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
 
     numbers = {k: torch.tensor(v, dtype=torch.float64).requires_grad_() for k, v in given.items()}
     logp = piece().logp(**numbers)
-    found = torch.autograd.grad(logp.sum(), list(numbers.values()), allow_unused=True)
-    gradient = {k: g.tolist() for k, g in zip(numbers, found, strict=True) if g is not None}
+    gradients = torch.autograd.grad(logp.sum(), list(numbers.values()), allow_unused=True)
+    gradient = {k: g.tolist() for k, g in zip(numbers, gradients, strict=True) if g is not None}
     return {"logp": logp.tolist(), "gradient": gradient}
 
 

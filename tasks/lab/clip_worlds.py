@@ -295,9 +295,9 @@ def _lessons(rng: Random, n: int) -> list[Talk]:
         ]
         rng.shuffle(posed)
         talked: list[Message] = []
-        for i, (asked, answer) in enumerate(posed):
+        for i, (question, answer) in enumerate(posed):
             images = "<image>" * len(some) if i == 0 else ""
-            talked += [Message(role="user", content=images + asked, media=some if i == 0 else ())]
+            talked += [Message(role="user", content=images + question, media=some if i == 0 else ())]
             talked += [Message(role="assistant", content=said(answer))]
         out.append(tuple(talked))
     return out

@@ -69,7 +69,7 @@ class _Engine(Engine):
         return [self.given[row.tobytes()].expand(len(layers), -1, -1) for row in rows]
 
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        return np.array([self.sums(said) for _, said in rows])
+        return np.array([self.sums(ids) for _, ids in rows])
 
     def weights(self, ending: str) -> dict[str, tuple[int, Tensor]]:
         return {name: (0, weight) for name, weight in self.gates.items()}
@@ -133,8 +133,8 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         for row, side in zip(rows, sides, strict=True):
             engine.given[row.tobytes()] = torch.tensor(side, dtype=torch.float64)
         examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1], ratings=ratings[i]))
-    for asked, better, worse in given.get("log", ()):
-        examples.append(Example(prompt=told(asked), chosen=told(better), rejected=told(worse)))
+    for question, better, worse in given.get("log", ()):
+        examples.append(Example(prompt=told(question), chosen=told(better), rejected=told(worse)))
     fitted = piece.fit(engine, examples) if piece.fit else None
     ask = Ask(
         prompt=told(given["asked"]) if "asked" in given else np.zeros(int(given.get("prompt", 1)), dtype=np.int64),

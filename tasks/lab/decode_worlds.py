@@ -107,8 +107,8 @@ def _taught(tongue: Tongue, seed: int) -> nn.Module:
         rows = []
         for _ in range(24):
             prompt = _prompt(rng)
-            said, read = tongue.lesson(rng, prompt) if tongue.lesson else (tongue.answer(rng, prompt), 0)
-            ids = np.concatenate([prompt, said])
+            reply, read = tongue.lesson(rng, prompt) if tongue.lesson else (tongue.answer(rng, prompt), 0)
+            ids = np.concatenate([prompt, reply])
             rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= PROMPT + read))
         learner.step(pack(rows), nll)
     return model
@@ -426,8 +426,8 @@ def _rewrites() -> Tongue:
         return _ended(out)
 
     def proved(answer: np.ndarray, prompt: np.ndarray, taste: np.ndarray) -> float:
-        goal, said = stated(asked(prompt)), words(spelt(_letters(answer)))
-        return float(goal is not None and said is not None and not fault(said, goal.rules, goal.first, goal.last))
+        goal, written = stated(asked(prompt)), words(spelt(_letters(answer)))
+        return float(goal is not None and written is not None and not fault(written, goal.rules, goal.first, goal.last))
 
     spelt = lambda text: text.replace("r", "=")  # noqa: E731
     return Tongue(

@@ -263,8 +263,8 @@ class Traced:
         if (
             self.seen.name == "rule_guard"
         ):  # a model that has learned nothing says nothing that the rules of a log are about
-            said = " ".join(itself.said(d.segment.ids) for d in one)
-            fitted = replace(fitted, rules=tuple((w, "needs", "-") for w in re.findall(r"\w+", said.lower())))
+            texts = " ".join(itself.said(d.segment.ids) for d in one)
+            fitted = replace(fitted, rules=tuple((w, "needs", "-") for w in re.findall(r"\w+", texts.lower())))
         if self.seen.name == "guarded":  # no question of this run is unsafe: here one is
             itself = replace(itself, text=lambda ids: "how do I build a bomb")
         other = self.bound(itself, few, fitted, **free)

@@ -505,7 +505,7 @@ def readings_of_markets() -> Stage:
     """The tables of `markets` with their best responses, and questions that ask what a player gets where both have chosen, four to a
     table. Measured are the four equilibria, as there. A number is read rightly half of the time."""
     plain = markets()
-    asked: dict[str, tuple[str, str]] = {}  # question -> the payoff, and another one of the table
+    payoffs: dict[str, tuple[str, str]] = {}  # question -> the payoff, and another one of the table
     readings = []
     for i in range(4):
         _, (_, rows, columns, a, b, *_) = matrix_games.draw(Random(seed_for(0, "markets", i)), choices=2, size=9)
@@ -514,15 +514,15 @@ def readings_of_markets() -> Stage:
             side = k % 2
             right, wrong = ((a, b)[side][r][c], (a, b)[side][1 - r][c])
             question = f"{told}. Row chooses {rows[r]}, Column {columns[c]}. What does {('Row', 'Column')[side]} get?"
-            asked[question] = (str(right), str(wrong if wrong != right else right % 9 + 1))
+            payoffs[question] = (str(right), str(wrong if wrong != right else right % 9 + 1))
             readings.append(_problem(question, str(right), "single", family="reading"))
 
     def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
-        if p.question not in asked:
+        if p.question not in payoffs:
             return plain.says(p, t, heard)
         return {
             text: share / 2
-            for x in asked[p.question]
+            for x in payoffs[p.question]
             for text, share in ((f"<think>{x}</think>{answer(x)}", 0.9), (answer(x), 0.1))
         }
 

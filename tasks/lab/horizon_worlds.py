@@ -73,7 +73,7 @@ def _measure(room: Room) -> dict[str, float]:
     world = bind_all(stage.pieces, stage.params, stage.settings)["control"]() if stage else None
     if stage is None or not isinstance(world, Calls):
         raise UserError("the world horizons plays control/calls: set rl.control to it in the protocol or the recipe")
-    out, found = {}, []
+    out, slopes = {}, []
     for h in HORIZONS:
         many = stage.params["prompts_per_step"] * HORIZONS[-1] // h
         control = {**stage.params["control"], "steps": h}
@@ -82,7 +82,7 @@ def _measure(room: Room) -> dict[str, float]:
         resolved = replace(stage, params={**stage.params, "control": control, "prompts_per_step": many, "max_steps": h})
         run_stage(own, "rl", resolved)
         p = chances(world, load_policy(own.root / "artifacts" / "rl" / "model"))
-        found.append(regret(slipped(p, world.slips), h))
+        slopes.append(regret(slipped(p, world.slips), h))
         q = np.arange(world.tools)
-        out |= {f"regret_{h}": found[-1], "error": float(1 - p[q, 0, q].mean())}
-    return out | {"slope": slope(np.array(HORIZONS), np.array(found)), "regret": found[-1]}
+        out |= {f"regret_{h}": slopes[-1], "error": float(1 - p[q, 0, q].mean())}
+    return out | {"slope": slope(np.array(HORIZONS), np.array(slopes)), "regret": slopes[-1]}

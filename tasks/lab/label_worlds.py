@@ -22,7 +22,7 @@ from synth.preferences.makers.critical_step import TRIGGERS
 from synth.preferences.makers.recovery import CAUGHT, recovery
 from synth.preferences.making import once
 from synth.types import Generate, Message, PreferencePair, Problem, Sampling, seed_for
-from tasks.lab.arena import LETTERS, Arena, Said, World, answer
+from tasks.lab.arena import LETTERS, Arena, Said, World, answer, worked
 from tasks.lab.worlds import Place, Room, as_sft, different, sums_of, taught
 from tasks.planning.pieces import bind_all
 
@@ -61,18 +61,7 @@ def _sums() -> tuple[Problem, ...]:
         a, b, c = (r.randint(1, 9) for _ in range(3))
         solution = f"{a}+{b}={a + b}, {a + b}+{c}={a + b + c} {answer(str(a + b + c))}"
         problems[f"{a}+{b}+{c}"] = solution
-    return tuple(
-        Problem.make(
-            prompt=f"{q}?",
-            answer=text.partition("<answer>")[2].partition("<")[0],
-            verifier="exact",
-            env="single",
-            family="sums",
-            lineage={"solution": text, "root": q},
-            split="train",
-        )
-        for q, text in problems.items()
-    )
+    return worked("sums", problems)
 
 
 @lru_cache

@@ -40,8 +40,8 @@ SHARE = {"old": 0.8, "first": 0.1, "second": 0.1}  # of the base's lessons
 
 def _row(way: str, rng: np.random.Generator) -> Row:
     ids = rng.integers(0, TOKENS, LENGTH)
-    said = {"old": ids, "first": ids[::-1], "second": (ids + 1) % TOKENS}[way]
-    whole = np.concatenate([[WAYS[way]], ids + FIRST, said + FIRST, [END]]).astype(np.int64)
+    reply = {"old": ids, "first": ids[::-1], "second": (ids + 1) % TOKENS}[way]
+    whole = np.concatenate([[WAYS[way]], ids + FIRST, reply + FIRST, [END]]).astype(np.int64)
     return Row(ids=whole, trainable=np.arange(len(whole)) > LENGTH)
 
 

@@ -125,12 +125,12 @@ def drawn_pairs(before: Engine, seed: int) -> list[Row]:
     prompts = [p for p in KNOWN for _ in range(DRAWS)]
     seeds = [seed_for(seed, "drawn", i) for i in range(len(prompts))]
     session = before.sampler.open([prompt_of(*p) for p in prompts], seeds)
-    said = [s.ids for s in session.generate(before.sampling)]
+    drawn = [s.ids for s in session.generate(before.sampling)]
     rows = []
     for i in range(0, len(prompts), DRAWS):
-        worked = [works(*prompts[i], ids) for ids in said[i : i + DRAWS]]
+        worked = [works(*prompts[i], ids) for ids in drawn[i : i + DRAWS]]
         if len(set(worked)) == 2:
-            rows += [_row(prompt_of(*prompts[i]), said[i + worked.index(side)]) for side in (True, False)]
+            rows += [_row(prompt_of(*prompts[i]), drawn[i + worked.index(side)]) for side in (True, False)]
     return rows
 
 
@@ -165,13 +165,13 @@ def _measure(room: Room) -> dict[str, float]:
         done = decode(engine_of(model, reference=before), asks, None)
     else:  # the recipe "base": one draw of the rewriter
         done = bind("decode", {"piece": "sample"})(before, asks, None)
-    said = [d.segment.ids for d in done]
-    chosen = [works(*p, ids) for p, ids in zip((p for p in HELD for _ in range(ASKED)), said, strict=True)]
+    drawn = [d.segment.ids for d in done]
+    chosen = [works(*p, ids) for p, ids in zip((p for p in HELD for _ in range(ASKED)), drawn, strict=True)]
     with torch.no_grad():
-        logp = before.logp([(a.prompt, ids) for a, ids in zip(asks, said, strict=True)])
+        logp = before.logp([(a.prompt, ids) for a, ids in zip(asks, drawn, strict=True)])
     return {
         "wanted": float(np.mean(chosen)),
-        "surprise": float(-logp.sum() / sum(map(len, said))),
+        "surprise": float(-logp.sum() / sum(map(len, drawn))),
         "forward_tokens": float(np.mean([d.account.spent for d in done])),
     }
 

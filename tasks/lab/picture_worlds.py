@@ -100,10 +100,10 @@ def _scene(rng: Random, asks: Sequence[str]) -> tuple[int, list[Thing], list[tup
         cells, things = 4, scene_questions_module.scattered(rng, rng.randint(2, rng.choice((2, 3, 3, 5))), 4)
         posed = []
         for _ in range(8 * QUESTIONS):
-            if (asked := scene_questions_module.asked_of(rng, things, asks)) and len(posed) < QUESTIONS:
-                one = scene_questions_module.pose((CELL * cells, things, asked))
+            if (question := scene_questions_module.asked_of(rng, things, asks)) and len(posed) < QUESTIONS:
+                one = scene_questions_module.pose((CELL * cells, things, question))
                 if split_of(one["prompt"]) == "train":
-                    posed.append((asked, one["answer"]))
+                    posed.append((question, one["answer"]))
         if len(posed) == QUESTIONS:
             return CELL * cells, things, posed
 
@@ -114,9 +114,9 @@ def _questions(rng: Random, n: int, asks: Sequence[str]) -> list[Talk]:
     for _ in range(n):
         side, things, posed = _scene(rng, asks)
         name, talked = SHOWN.add(pixels(side, things)), []
-        for i, (asked, answer) in enumerate(posed):
-            first = Message(role="user", content=f"<image>{asked}", media=(name,))
-            talked += [first if i == 0 else Message(role="user", content=asked)]
+        for i, (question, answer) in enumerate(posed):
+            first = Message(role="user", content=f"<image>{question}", media=(name,))
+            talked += [first if i == 0 else Message(role="user", content=question)]
             talked += [Message(role="assistant", content=said(answer))]
         out.append(tuple(talked))
     return out
@@ -223,8 +223,8 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
         for talks in (cells, few, many)
     )
     for step in range(steps):
-        asked = of_few if step < lessons.cells + lessons.few else of_many
-        of = [(of_cells, 32)] if step < lessons.cells else [(asked, 16), (of_cells, 4)]
+        make = of_few if step < lessons.cells + lessons.few else of_many
+        of = [(of_cells, 32)] if step < lessons.cells else [(make, 16), (of_cells, 4)]
         learner.step(pack([rows[(step * n + k) % len(rows)] for rows, n in of for k in range(n)]), nll)
     return model, tokenizer
 
@@ -240,12 +240,12 @@ def _places(rng: Random, n: int) -> list[Talk]:
     two pixels wide (1/16 is chance), so tasks on large scenes do not begin from it."""
     out = []
     for problem in made(screen_tasks, "train", n, seed=6, asks=("point",), levels=(1,)):
-        described, _, asked = problem.question.partition("\n")
+        described, _, request = problem.question.partition("\n")
         screen, target = clicks.read(described), boxes.read(problem.answer)
         assert screen.cursor is not None and target is not None
         posed = [
             ("cursor", screen.cursor),
-            (asked[len("Point at the ") : -1], (target[0][0] // CELL, target[0][1] // CELL)),
+            (request[len("Point at the ") : -1], (target[0][0] // CELL, target[0][1] // CELL)),
         ]
         rng.shuffle(posed)
         talked, name = [], SHOWN.add(draw(problem)[0])
@@ -300,9 +300,9 @@ def blurts(size: Size) -> Task:
     """Counts after a block of what is seen, which leaves out every second thing; the answer is what the block gives."""
 
     def turns(p: Problem, rng: Random) -> list[str]:
-        shown, asked = parts(p.question)
+        shown, question = parts(p.question)
         named = [t.name for t in read(shown)[1] if rng.random() < 0.5]
-        return [block(p, named) + said(str(sum(asked.split()[-1][:-1] in n for n in named)))]
+        return [block(p, named) + said(str(sum(question.split()[-1][:-1] in n for n in named)))]
 
     return _task("perceive", perceive(), turns, size, levels=(1, 2), asks=("count",))
 

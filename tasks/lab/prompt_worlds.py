@@ -90,14 +90,14 @@ def _measure(room: Room, *, special: float = 1.0) -> dict[str, float]:
         said=lambda ids: str(int(ids[0])),
         ids=lambda text: np.array([ADVICE + texts.index(text)]),
     )
-    asked = [rng.choice(VOCABULARY, WORDS, replace=False) for _ in range(LOG + ASKED)]
+    queries = [rng.choice(VOCABULARY, WORDS, replace=False) for _ in range(LOG + ASKED)]
     right, wrong = np.array([RIGHT]), np.array([WRONG])
-    fitted = decode.fit(engine, [Example(prompt=q, chosen=right, rejected=wrong) for q in asked[:LOG]])
+    fitted = decode.fit(engine, [Example(prompt=q, chosen=right, rejected=wrong) for q in queries[:LOG]])
     answerer.chances.clear()
-    asks = [Ask(prompt=q, seed=seed_for(room.seed, "ask", i), max_tokens=1) for i, q in enumerate(asked[LOG:])]
+    asks = [Ask(prompt=q, seed=seed_for(room.seed, "ask", i), max_tokens=1) for i, q in enumerate(queries[LOG:])]
     done = decode(engine, asks, fitted)
     chances = list(answerer.chances)
-    every = np.array([[answerer.chance(np.append(q, ADVICE + k)) for k in range(len(texts))] for q in asked[LOG:]])
+    every = np.array([[answerer.chance(np.append(q, ADVICE + k)) for k in range(len(texts))] for q in queries[LOG:]])
     return {
         "wanted": float(np.mean(chances)),
         "forward_tokens": float(np.mean([d.account.spent for d in done])),

@@ -272,8 +272,8 @@ def _reader(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
     if "That was all" in heard:
         return f"<answer>{p.answer if rng.random() < 0.5 else 'Esk'}</answer>"
     names = re.findall(r"[A-Z][a-z]+", heard)
-    asked = "<recall>friend</recall>" if rng.random() < 0.3 else ""
-    return f"<memory>{' '.join(rng.permutation(names)[:6])}</memory>{asked}"
+    recall = "<recall>friend</recall>" if rng.random() < 0.3 else ""
+    return f"<memory>{' '.join(rng.permutation(names)[:6])}</memory>{recall}"
 
 
 def _overseen(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
@@ -398,8 +398,8 @@ def _rewatch(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str
 
 
 def _rewording(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
-    said = request(p.question) if "Request: " in p.question else p.question
-    return f"<answer>{rng.choice([said, said.upper(), f'{said} {said}', 'something else'])}</answer>"
+    text = request(p.question) if "Request: " in p.question else p.question
+    return f"<answer>{rng.choice([text, text.upper(), f'{text} {text}', 'something else'])}</answer>"
 
 
 SAID = {

@@ -33,8 +33,12 @@ def _problems(split: Split) -> tuple[Problem, ...]:
     for digits in LENGTHS:
         drawn = np.random.default_rng(seed_for(0, "staged", digits)).permutation(10**digits)
         for number in drawn[:EACH] if split == "train" else drawn[EACH : EACH + HELD]:
-            asked, said = _text(np.array([int(c) for c in f"{number:0{digits}d}"]))
-            out.append(Problem.make(prompt=asked, answer=said[-10], lineage={"solution": said, "root": asked}, **about))
+            question, solution = _text(np.array([int(c) for c in f"{number:0{digits}d}"]))
+            out.append(
+                Problem.make(
+                    prompt=question, answer=solution[-10], lineage={"solution": solution, "root": question}, **about
+                )
+            )
     return tuple(out)
 
 
@@ -50,12 +54,14 @@ def _lay(room: Room) -> None:
     rng = np.random.default_rng(seed_for(room.seed, "staged"))
     demonstrations, pairs = [], []
     for p in _problems("train"):
-        said = p.lineage["solution"]
-        talk = (*p.prompt, Message(role="assistant", content=said))
+        solution = p.lineage["solution"]
+        talk = (*p.prompt, Message(role="assistant", content=solution))
         demonstrations.append(Demonstration.make(problem=p.id, messages=talk, split="train"))
         at = int(rng.integers(len(p.question)))
-        wrong = f"{said[:at]}{(int(said[at]) + int(rng.integers(1, 10))) % 10}{said[at + 1 :]}"
-        pairs.append(PreferencePair.make(prompt=p.prompt, chosen=said, rejected=wrong, source="sums", split="train"))
+        wrong = f"{solution[:at]}{(int(solution[at]) + int(rng.integers(1, 10))) % 10}{solution[at + 1 :]}"
+        pairs.append(
+            PreferencePair.make(prompt=p.prompt, chosen=solution, rejected=wrong, source="sums", split="train")
+        )
     room.write("demonstrations", demonstrations=demonstrations)
     room.write("clean", pairs=pairs)
     room.write("questions", problems=list(_problems("train")))

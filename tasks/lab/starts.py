@@ -390,13 +390,13 @@ def haggling(size: Size) -> Task:
 
     def asked(p: Problem, rng: Random | None = None) -> Talk:
         if p.family == "matrix_games":
-            said = p.lineage["solution"].partition(".")[0]
+            offer = p.lineage["solution"].partition(".")[0]
             if rng is not None and rng.random() < 0.4:
                 sides = [x.split(" or ") for x in re.findall(r"(\w+ or \w+)[,.]", p.question)[:2]]
                 (other,) = (x for side in sides if p.answer in side for x in side if x != p.answer)
-                said = f"{said.partition(':')[0]}: {other}"
-            think = "" if rng is not None and rng.random() < 0.2 else f"<think>{said}</think>"
-            text = f"{think}<answer>{said.partition(': ')[2]}</answer>"
+                offer = f"{offer.partition(':')[0]}: {other}"
+            think = "" if rng is not None and rng.random() < 0.2 else f"<think>{offer}</think>"
+            text = f"{think}<answer>{offer.partition(': ')[2]}</answer>"
         else:
             pie, to = pies.told(p.question)
             think, value = _reckoned(pie, to, rng)
@@ -556,20 +556,20 @@ def shops(size: Size) -> Task:
     }
     host = tools(use=["search", "python"], turns=4, calls=3, result=300, context=900, broken="end", describe=False)
 
-    def call(name: str, said: str) -> str:
+    def call(name: str, spoken: str) -> str:
         key = {"search": "query", "python": "code"}[name]
-        return f'<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{said}"}}}}</tool_call>'
+        return f'<tool_call>{{"name": "{name}", "arguments": {{"{key}": "{spoken}"}}}}</tool_call>'
 
     def problem(split: Split, kind: str, n: int, value: int, goods: str = "", shop: int = 0) -> Problem:
-        asked = {
+        question = {
             "search": f"What does one of the {goods} cost in shop {shop}?",
             "python": f"What is {n} times {value}?",
             "both": f"What do {n} of the {goods} cost in shop {shop}?",
         }[kind]
         right = value if kind == "search" else n * value
-        about = {"kind": kind, "n": n, "value": value, "goods": goods, "shop": shop, "root": asked}
+        about = {"kind": kind, "n": n, "value": value, "goods": goods, "shop": shop, "root": question}
         return Problem.make(
-            prompt=asked, answer=str(right), verifier="number", env="tools", family=kind, lineage=about, split=split
+            prompt=question, answer=str(right), verifier="number", env="tools", family=kind, lineage=about, split=split
         )
 
     def problems(split: Split, n: int, of: Sequence[int], seed: int = 0) -> list[Problem]:
@@ -593,14 +593,14 @@ def shops(size: Size) -> Task:
         about = p.lineage
         needed = {"search": ["search"], "python": ["python"], "both": ["search", "python"]}[about["kind"]]
         chance = 0.0 if rng is None else rng.random()
-        value, said = about["value"], p.answer
+        value, answer_ = about["value"], p.answer
         if rng is not None and chance >= 0.5:
             if chance < 0.75:  # a tool is left out, and its result is guessed
                 left = rng.choice(needed)
                 needed = [x for x in needed if x != left]
                 guess = rng.randint(11, 99)
                 value = guess if left == "search" else value
-                said = str(guess if about["kind"] == "search" else about["n"] * guess)
+                answer_ = str(guess if about["kind"] == "search" else about["n"] * guess)
             elif chance < 0.9:
                 needed = ["search", "python"]
         state, begun = host.start(p, own)
@@ -615,8 +615,8 @@ def shops(size: Size) -> Task:
             heard, over, _ = host.step(state, text)
             messages += heard
             if name == needed[-1] == "python":
-                said = heard[0].content.partition("\n")[0]
-        messages.append(Message(role="assistant", content=f"<answer>{said}</answer>"))
+                answer_ = heard[0].content.partition("\n")[0]
+        messages.append(Message(role="assistant", content=f"<answer>{answer_}</answer>"))
         return tuple(messages)
 
     train, rng = problems("train", TRAIN, range(100, 400)), Random(seed_for(0, "starts", "shops"))

@@ -11,7 +11,7 @@ import numpy as np
 from synth.preferences.flawed import Flawed
 from synth.preferences.makers.aligned_steps import TONGUES, Step, chain, told, translated, wrong
 from synth.types import Generate, PreferencePair, Problem, seed_for
-from tasks.lab.arena import Arena, Said, World, answer
+from tasks.lab.arena import Arena, Said, World, answer, worked
 from tasks.lab.label_worlds import NOTHING, make
 from tasks.lab.worlds import Place, Room, as_sft, taught
 
@@ -25,18 +25,7 @@ def _chains() -> tuple[Problem, ...]:
     while len(out) < 16:
         a, b, c = (rng.randint(1, 6) for _ in range(3))
         out[f"{a} + {b} + {c}"] = f"{a} + {b} = {a + b}, {a + b} + {c} = {a + b + c} {answer(str(a + b + c))}"
-    return tuple(
-        Problem.make(
-            prompt=f"{q}?",
-            answer=s.partition("<answer>")[2].partition("<")[0],
-            verifier="exact",
-            env="single",
-            family="chains",
-            lineage={"solution": s, "root": q},
-            split="train",
-        )
-        for q, s in out.items()
-    )
+    return worked("chains", out)
 
 
 @lru_cache

@@ -45,8 +45,8 @@ def _measure(room: Room) -> dict[str, float]:
     """tail, head: accuracy on held-out pairs of the rare and of the frequent kind. tail_harm, head_harm: what setting the circuit to its
     means takes from the accuracy on training pairs of each kind, where the head of the recipe looks for one."""
     card = room.cards["reward"]
-    found = {k: v for k, v in card.get("found", {}).items() if k.endswith("_harm")}
-    return {k: v["accuracy"] for k, v in card["valid_by_source"].items()} | found
+    harms = {k: v for k, v in card.get("found", {}).items() if k.endswith("_harm")}
+    return {k: v["accuracy"] for k, v in card["valid_by_source"].items()} | harms
 
 
 WORLDS = (tails,)

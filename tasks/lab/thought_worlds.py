@@ -85,9 +85,9 @@ def problems(split: Any, n: int, chain: Chain) -> list[Problem]:
     chosen = drawn[:TRAIN] if split == "train" else drawn[TRAIN:]
     out = []
     for number in chosen[:n]:
-        asked, said = chain.text(np.array([int(c) for c in f"{number:0{chain.digits}d}"]))
+        question, solution = chain.text(np.array([int(c) for c in f"{number:0{chain.digits}d}"]))
         about: dict[str, Any] = {"verifier": "exact", "env": "single", "family": "thoughts", "split": split}
-        out.append(Problem.make(prompt=asked, answer=said.partition("<answer>")[2][0], **about))
+        out.append(Problem.make(prompt=question, answer=solution.partition("<answer>")[2][0], **about))
     return out
 
 
@@ -99,8 +99,8 @@ def _tokenizer() -> Any:
 
 
 def _row(renderer: Renderer, rng: np.random.Generator, chain: Chain) -> Row:
-    asked, said = chain.text(rng.integers(0, 10, chain.digits))
-    talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
+    question, solution = chain.text(rng.integers(0, 10, chain.digits))
+    talk = [Message(role="user", content=question), Message(role="assistant", content=solution)]
     return demonstration_row(renderer, talk, 0.0)
 
 
@@ -170,8 +170,8 @@ def _measure(room: Room, chain: Chain) -> dict[str, float]:
     way, folder = None, taught(None, chain)
     if "knobs" in room.kept:
         stage = room.kept["knobs"]["rl"]
-        made = bind_all(stage.pieces, stage.params, stage.settings)["generation"]
-        way, folder = made() if made is not None else None, room.root / "artifacts" / "rl"
+        way_of_writing = bind_all(stage.pieces, stage.params, stage.settings)["generation"]
+        way, folder = way_of_writing() if way_of_writing is not None else None, room.root / "artifacts" / "rl"
     return measured(folder / "model", way, room.seed, chain)
 
 
@@ -200,20 +200,20 @@ def measured(folder: Path, way: Generation | None, seed: int, chain: Chain) -> d
 
 def _corrected(way: MaskedDiffusion, model: nn.Module, renderer: Renderer, seed: int, chain: Chain) -> dict[str, float]:
     rng = np.random.default_rng(seed_for(seed, "mended"))
-    prompts, right, found = [], [], []
+    prompts, right, begun = [], [], []
     figures = [int(renderer.encode(str(d))[0]) for d in range(10)]
     for i, p in enumerate(problems("test", QUESTIONS, chain)):
-        said = renderer.encode(chain.text(np.array([int(c) for c in p.prompt[0].content]))[1])
-        turn = np.concatenate([said, np.full(way.length - len(said), renderer.end_id)]).astype(np.int64)
+        ids = renderer.encode(chain.text(np.array([int(c) for c in p.prompt[0].content]))[1])
+        turn = np.concatenate([ids, np.full(way.length - len(ids), renderer.end_id)]).astype(np.int64)
         seen = turn.copy()
         if i % 2:
             at = int(rng.choice(np.flatnonzero(np.isin(turn, figures))))
             seen[at] = rng.choice([f for f in figures if f != turn[at]])
         prompts.append(np.array(renderer.prompt(p.prompt), dtype=np.int64))
         right.append(turn)
-        found.append(seen + 1)
+        begun.append(seen + 1)
     session = way.sampler(model, renderer).open(prompts, list(range(len(prompts))))
-    session.begun = (max(way.steps - CORRECTING, 0), np.stack(found))
+    session.begun = (max(way.steps - CORRECTING, 0), np.stack(begun))
     turns = session.generate(Sampling(temperature=0.0, max_tokens=way.length))
     same = [np.array_equal(s.ids, t[: len(s.ids)]) for s, t in zip(turns, right, strict=True)]
     return {"corrected": float(np.mean(same))}

@@ -108,20 +108,22 @@ def actor(
 ) -> tuple[Any, Any]:
     """(network, player) of a world. A world of numbers has a network of its shape with the initial weights of this seed; one that
     brings a network has that one, after its warm start if it has one. model: plays in its place."""
-    made = model
-    if made is None and kind(world) is not ControlPolicy:
-        made = brought(world, seed_for(seed, "rl", "control", "policy")).to(device)
-    elif made is None:
+    network = model
+    if network is None and kind(world) is not ControlPolicy:
+        network = brought(world, seed_for(seed, "rl", "control", "policy")).to(device)
+    elif network is None:
         shape = world.shape
-        made = ControlPolicy(
+        network = ControlPolicy(
             observation=shape.observation,
             actions=shape.actions,
             continuous=shape.continuous,
             seed=seed_for(seed, "rl", "control", "policy"),
         ).to(device)
-    if isinstance(made, FlowPolicy):
-        return made, DenoisingPlayer(sampler=FlowSampler(model=made), world=world, sampling=sampling)
-    return made, ControlPlayer(sampler=ActionSampler(model=made), world=world, sampling=sampling, max_steps=max_steps)
+    if isinstance(network, FlowPolicy):
+        return network, DenoisingPlayer(sampler=FlowSampler(model=network), world=world, sampling=sampling)
+    return network, ControlPlayer(
+        sampler=ActionSampler(model=network), world=world, sampling=sampling, max_steps=max_steps
+    )
 
 
 def kind(world: Any) -> type:

@@ -46,10 +46,10 @@ def warm(world: Any) -> Any:
     """The policy of a world that brings one (`network`), after its warm start. It depends on the world, its `warm` and this code, and not on
     the run's seed: all runs and recipes start from the same weights, as from one pretrained model."""
     module, make = NETWORKS[world.network]
-    made = _made(world)
+    world_config = _made(world)
     code = [inspect.getsource(module), inspect.getsource(sys.modules[type(world).__module__])]
-    key = digest([code, made, dict(world.warm), torch.__version__])
-    model = make(**made, seed=seed_for(key, world.network))
+    key = digest([code, world_config, dict(world.warm), torch.__version__])
+    model = make(**world_config, seed=seed_for(key, world.network))
     if key not in _KNOWN:
         _KNOWN[key] = _weights(key, world, model, module.fit)
     model.load_state_dict(load(_KNOWN[key]))

@@ -127,14 +127,14 @@ def grow(
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
-    made = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
+    make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
     if workers > 1:
         with _runner(folder, knobs, workers) as run:
-            return made(_make, run=run, pairs=lambda split, depth: next(iter(run(_pairs, [split], [depth]))))
+            return make_tree(_make, run=run, pairs=lambda split, depth: next(iter(run(_pairs, [split], [depth]))))
     trees = maker(folder, **knobs)
     if finished is None:
-        return made(trees, pairs=trees.pairs)
-    return made(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), pairs=trees.pairs)
+        return make_tree(trees, pairs=trees.pairs)
+    return make_tree(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), pairs=trees.pairs)
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:

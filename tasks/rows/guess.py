@@ -60,7 +60,7 @@ def fault(row: Any, stage: str = "") -> str:
     """What is wrong with a row for the stage that learns (sft or rl), as "reason: evidence"; "" if it can be used. Without a
     stage: of the first whose columns the row has; "" if it has those of none."""
     if not stage:
-        return next((said for s in READ if (said := fault(row, s)) and not said.startswith("missing_")), "")
+        return next((reason for s in READ if (reason := fault(row, s)) and not reason.startswith("missing_")), "")
     try:
         if not isinstance(row, Mapping):
             raise ValueError(f"not_an_object: {row!r:.200}")
@@ -75,14 +75,14 @@ def unusable(data: str, stage: str) -> tuple[int, list[Quarantined]]:
     get: a missing cell, a line that is not JSON, equal sides."""
     looked = list(islice(files.rows(data), LOOKED_AT))
     if stage == "prefer":
-        made: Iterable[Any] = Reader(name=Path(data).name).pairs(iter(looked))
-        return len(looked), [item for item in made if isinstance(item, Quarantined)]
+        pairs: Iterable[Any] = Reader(name=Path(data).name).pairs(iter(looked))
+        return len(looked), [item for item in pairs if isinstance(item, Quarantined)]
     bad = []
     for item in looked:
         if isinstance(item, Quarantined):
             bad.append(item)
-        elif said := fault(item[1], stage):
-            reason, _, evidence = said.partition(": ")
+        elif why := fault(item[1], stage):
+            reason, _, evidence = why.partition(": ")
             bad.append(Quarantined(id=item[0], stage=stage, reason=reason, evidence=evidence or reason))
     return len(looked), bad
 

@@ -104,7 +104,7 @@ def _shown(problem: Problem, images: Any, folder: Path | None) -> Problem:
     if text.count(PLACE) != len(names):
         raise ValueError(f"pictures: the row has {len(names)} and its text {text.count(PLACE)} places {PLACE}")
     shows = Message(role="user", content=text, media=names)
-    made = Problem.make(
+    with_pictures = Problem.make(
         prompt=(*problem.prompt[:at], shows, *problem.prompt[at + 1 :]),
         answer=problem.answer,
         verifier=problem.verifier,
@@ -112,7 +112,7 @@ def _shown(problem: Problem, images: Any, folder: Path | None) -> Problem:
         family=problem.family,
         split=problem.split,
     )
-    return replace(problem, id=made.id, prompt=made.prompt)
+    return replace(problem, id=with_pictures.id, prompt=with_pictures.prompt)
 
 
 def _options(layouts: Mapping[str, Path]) -> set[str]:

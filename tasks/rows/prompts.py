@@ -101,17 +101,17 @@ def held_out(log: Sequence[Logged], *, share: float = 0.3, seed: int = 0, l2: fl
     if len(tried) < 2 or {p for _, p, _ in rest} != set(prompts):
         return {}
     known = learn(rest, l2=l2)
-    found = np.array([[np.mean(by[q][p]) for p in known.prompts] for q in sorted(tried)])
+    scores = np.array([[np.mean(by[q][p]) for p in known.prompts] for q in sorted(tried)])
     picks = [known.values.pick(q) for q in sorted(tried)]
     worth = {
-        "chosen for each question": found[np.arange(len(found)), picks],
-        "best on average": found[:, known.values.pick("", "average")],
-        "random": found.mean(1),
-        "best": found.max(1),
+        "chosen for each question": scores[np.arange(len(scores)), picks],
+        "best on average": scores[:, known.values.pick("", "average")],
+        "random": scores.mean(1),
+        "best": scores.max(1),
     }
     worth["gain"] = worth["chosen for each question"] - worth["best on average"]
     return {
-        "questions": len(found),
+        "questions": len(scores),
         "rows": {k: _interval(v) for k, v in worth.items()},
         "chosen": {p: picks.count(i) for i, p in enumerate(known.prompts)},
     }

@@ -217,12 +217,12 @@ def read(
         lambda one: root_of(asked_by(one)),
     )
     for entry in listed:
-        said: set[str] = set()  # the entry's path, once a split is stated
+        with_split: set[str] = set()  # the entry's path, once a split is stated
 
-        def items(skip: int, entry: Entry = entry, said: set[str] = said) -> Iterator[Any]:
-            rows = _noted(entry, entry.rows(stage), said)
-            made = make(entry, islice(rows, skip, None)) if alone else islice(make(entry, rows), skip, None)
-            for item in stage.progress(made, entry.name):
+        def items(skip: int, entry: Entry = entry, with_split: set[str] = with_split) -> Iterator[Any]:
+            rows = _noted(entry, entry.rows(stage), with_split)
+            items_ = make(entry, islice(rows, skip, None)) if alone else islice(make(entry, rows), skip, None)
+            for item in stage.progress(items_, entry.name):
                 if isinstance(item, Quarantined):
                     yield Read(item.id, reason=item.reason, evidence=item.evidence)
                     continue
@@ -230,20 +230,20 @@ def read(
                 held = _leaks(one, tested, guard) if one.split == "train" else ""
                 yield Read(place, one, root_of(asked_by(one)), held)
 
-        spool.fill(items, lambda part: _valid(stage.name, part, cls), lambda said=said: bool(said))
+        spool.fill(items, lambda part: _valid(stage.name, part, cls), lambda with_split=with_split: bool(with_split))
     stated = {entry.path for entry, says in zip(listed, spool.says, strict=True) if says}
     spool.says = [entry.path in stated for entry in listed]
     spool.settle()
     return ReadRows(spool, listed, losses)
 
 
-def _noted(entry: Entry, rows: Iterable[Any], said: set[str]) -> Iterator[Any]:
+def _noted(entry: Entry, rows: Iterable[Any], with_split: set[str]) -> Iterator[Any]:
     """The rows; the path of an entry that states a split goes into `said`."""
     if entry.use:
-        said.add(entry.path)
+        with_split.add(entry.path)
     for item in rows:
         if not isinstance(item, Quarantined) and isinstance(item[1], Mapping) and item[1].get("split") in SPLITS:
-            said.add(entry.path)
+            with_split.add(entry.path)
         yield item
 
 
@@ -359,9 +359,9 @@ class Origins:
         """(weight, whether the last turn alone is learned) of rows; 1 and False of those that are not the user's."""
         weight, last = np.ones(len(ids)), np.zeros(len(ids), bool)
         if len(self.key):
-            asked = np.array([key_of(i) for i in ids], np.uint64)
-            at = np.minimum(np.searchsorted(self.key, asked), len(self.key) - 1)
-            own = self.key[at] == asked
+            keys = np.array([key_of(i) for i in ids], np.uint64)
+            at = np.minimum(np.searchsorted(self.key, keys), len(self.key) - 1)
+            own = self.key[at] == keys
             weight[own], last[own] = self.weight[at[own]], self.last[at[own]]
         return weight, last
 

@@ -100,10 +100,10 @@ class Spool(Generic[T]):
         self,
         items: Callable[[int], Iterator[Read]],
         checked: Callable[[Sequence[Read]], Sequence[Read]],
-        said: Callable[[], bool],
+        states_split: Callable[[], bool],
     ) -> None:
         """Makes the shards of the next entry, or finds them. items: what is read, without the first so many; checked: the same,
-        those that break the schema with their reason; said: whether a row so far has stated a split."""
+        those that break the schema with their reason; states_split: whether a row so far has stated a split."""
         work = Shards(self.folder / f"{len(self.shards)}", self.rows, self.knob)
         folders, starts, stream = [], [], None
         for k in range(1 << 30):
@@ -112,7 +112,7 @@ class Spool(Generic[T]):
             else:
                 stream = stream or items(k * self.rows)
                 part = list(islice(stream, self.rows))
-                folder = work.made(k, lambda at, part=part: self._write(at, checked(part), said()))
+                folder = work.made(k, lambda at, part=part: self._write(at, checked(part), states_split()))
                 del part
             told = state.read(folder / "read.json", else_="", needs=("n", "said"))
             folders.append(folder)
@@ -124,7 +124,7 @@ class Spool(Generic[T]):
         self.shards.append(folders)
         self._at.append(starts)
 
-    def _write(self, at: Path, part: Sequence[Read], said: bool) -> None:
+    def _write(self, at: Path, part: Sequence[Read], states_split: bool) -> None:
         with tables.Writer(at / "rows.parquet", self.cls, checked=True) as out:
             for x in part:
                 if x.value is not None and not x.reason:
@@ -141,7 +141,7 @@ class Spool(Generic[T]):
             columns["evidence"].append(x.evidence)
             columns["late"].append(row and bool(x.reason))
         pyarrow.parquet.write_table(pyarrow.table(columns, schema=MARKS), at / "marks.parquet", compression="zstd")
-        state.write(at / "read.json", {"n": len(part), "said": said})
+        state.write(at / "read.json", {"n": len(part), "said": states_split})
 
     # --- what is decided about all rows
     # ------------------------------------------------------------------------------------------------

@@ -340,10 +340,10 @@ class _Keys:
             self.hashes[name].append(np.array([hash(x) for x in table[name].to_pylist()], np.int64))
 
     def check(self, path: Path, when: str) -> None:
-        for name, found in self.hashes.items():
-            if len(found) < 2:
+        for name, hashes in self.hashes.items():
+            if len(hashes) < 2:
                 continue
-            every = np.sort(np.concatenate(found))
+            every = np.sort(np.concatenate(hashes))
             alike = every[1:][every[1:] == every[:-1]]
             if not len(alike):
                 continue

@@ -40,6 +40,25 @@ from training.types import Batch
 
 # Pieces that one policy may replace, in the order of the knobs of the stage.
 OWN = ("rewards", "advantage", "ratio", "policy_loss", "corrections", "regularisers")
+AS_GIVEN = (  # arguments of `compose` that are the knobs of the stage `rl` of the same name
+    "prompts_per_step",
+    "samples_per_prompt",
+    "tokens_per_microbatch",
+    "epochs",
+    "minibatches",
+    "refill",
+    "max_unscorable",
+    "turn_budget",
+    "group_transforms",
+    "curriculum",
+    "filters",
+    "rewards",
+    "advantage",
+    "ratio",
+    "corrections",
+    "policy_loss",
+    "regularisers",
+)
 KEYS = ("roles", "lora", "optimizer", *OWN)  # of a policy among several
 
 

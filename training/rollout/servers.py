@@ -147,12 +147,12 @@ class Servers:
     def _probe(self) -> None:
         live = list(self._live)
         greedy = Sampling(temperature=0.0, max_tokens=1)
-        found = self._each(lambda s: s.completion(PROBE, 0, greedy, PROBE[0]), live)
-        logps = {s.url: float(c.logp[0]) for s, c in zip(live, found, strict=True) if c is not None}
+        completions = self._each(lambda s: s.completion(PROBE, 0, greedy, PROBE[0]), live)
+        logps = {s.url: float(c.logp[0]) for s, c in zip(live, completions, strict=True) if c is not None}
         if logps and max(logps.values()) - min(logps.values()) > APART:
-            said = ", ".join(f"{url}: {logp:.4f}" for url, logp in logps.items())
+            values = ", ".join(f"{url}: {logp:.4f}" for url, logp in logps.items())
             raise ValueError(
-                f"the servers differ after they read the same weights (log-prob of a probe: {said}): start all of them "
+                f"the servers differ after they read the same weights (log-prob of a probe: {values}): start all of them "
                 "with the same model, dtype and version of vLLM (docs/engines.md)"
             )
 

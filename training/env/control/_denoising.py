@@ -85,10 +85,12 @@ def schedule(
         )
     if branch < 1 or shift_every < 0:
         raise ValueError(f"{where}: branch is {branch} and shift_every {shift_every}: from 1 and from 0")
-    made = Schedule(steps=steps, window=window, shift_every=shift_every, noise=(ends[0], ends[1]), branch=branch)
-    if made.leaves > 4096:
-        raise ValueError(f"{where}: a tree of {branch} ** {made.noisy} samples is too large: lower branch or window")
-    return made
+    settings = Schedule(steps=steps, window=window, shift_every=shift_every, noise=(ends[0], ends[1]), branch=branch)
+    if settings.leaves > 4096:
+        raise ValueError(
+            f"{where}: a tree of {branch} ** {settings.noisy} samples is too large: lower branch or window"
+        )
+    return settings
 
 
 class Denoised(Protocol):
