@@ -570,6 +570,27 @@ def partners() -> Stage:
     return Stage(problems, says, (host,), {"halves": host})
 
 
+def shares() -> Stage:
+    """Nine questions whose answer takes a word from each half, three of them held out. The first agent says his word, in few words or
+    in many, or a wrong one, or answers without having heard the other's; the second answers with what he heard or asks again. Half of
+    his answers say what he heard and what he holds."""
+    pairs = sorted(product("bcd", "ghj"), key=lambda xy: "bcd".index(xy[0]) + "ghj".index(xy[1]) == 2)
+    problems = tuple(_problem(f"q {x} then {y}", f"{x} {y}", "halves") for x, y in pairs)
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        x, y = p.answer.split()
+        if t % 2 == 0:
+            told = {f"it {x}": 0.35, " ".join([f"it {x}"] * 3): 0.25} | {f"it {w}": 0.1 for w in "bcd" if w != x}
+            return told if t else told | {answer(f"{x} {w}"): 0.06 for w in "ghj"}
+        h = heard.split()[-1]
+        meant = {answer(f"{h} {y}"): 0.4} | {answer(f"{h} {w}"): 0.1 for w in "ghj" if w != y}
+        meant |= {answer(f"{w} {y}"): 0.1 for w in "bcd" if w != h}
+        return meant if t > 1 else meant | {"again": 0.25}
+
+    host = halves(turns=4)
+    return Stage(problems, says, (host,), {"halves": host}, held=3)
+
+
 def commons() -> Stage:
     """Six questions and three agents. Half of the answers stand after four words of working, and of these eight in ten are
     right; of the others three."""
@@ -743,6 +764,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         essays,
         shelves,
         partners,
+        shares,
         commons,
         looks,
         judges,

@@ -165,6 +165,18 @@ class RolloutServices:
         (played,) = groups([[float(x) for x in (self.plays.pop(0) if self.plays else [0.0])][:samples]])
         return Group(id=group, rollouts=tuple(replace(r, group=group, problem=problem) for r in played.rollouts))
 
+    def branch(self, ways: Sequence[tuple[Rollout, int]], samples: int) -> list[tuple[Rollout, ...]]:
+        out = []
+        for parent, turns in ways:
+            self.asked.append(f"{turns} turns")
+            rewards = [float(x) for x in (self.plays.pop(0) if self.plays else [0.0])][:samples]
+            (played,) = groups([rewards], turns=[[parent.turns] * len(rewards)])
+            out.append(tuple(replace(r, group=parent.group, problem=parent.problem) for r in played.rollouts))
+        return out
+
+    def by_base(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        return list(rollouts)
+
     def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
         self.asked.append("\n".join(turns))
         (played,) = groups([[self.worth]], off_policy=[[True]], texts=[["\n".join(turns)]])

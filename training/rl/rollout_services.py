@@ -13,6 +13,7 @@ from synth.types import Message, Problem, Score, Scored
 from training.learner.learner import score
 from training.learner.pack import pack, rollout_row
 from training.env import opening
+from training.model.lora import use
 from training.rl.influence import influence
 from training.rollout.conversation import judged
 from training.rollout.play import Player
@@ -52,6 +53,28 @@ class RolloutServices:
         (played,) = self.player.play([problem], samples, *self.seed, self.played, openings=opened)
         self.tokens += sum(r.n_model for r in played.rollouts)
         return Group(id=group, rollouts=tuple(replace(r, group=group) for r in played.rollouts))
+
+    def branch(self, ways: Sequence[tuple[Rollout, int]], samples: int) -> list[tuple[Rollout, ...]]:
+        """For each rollout and number of turns: `samples` rollouts that go on from these first turns of the model, which
+        they hold as they were sampled, in the group of the rollout. For environments that answer the same to the same
+        turns."""
+        self.played += 1
+        before = [[s for s in r.segments if s.role == "model"][:n] for r, n in ways]
+        played = self.player.play([r.problem for r, _ in ways], samples, *self.seed, self.played, resumed=before)
+        given = sum(samples * len(s.ids) for turns in before for s in turns)
+        self.tokens += sum(r.n_model for g in played for r in g.rollouts) - given
+        return [
+            tuple(replace(r, group=parent.group) for r in g.rollouts)
+            for g, (parent, _) in zip(played, ways, strict=True)
+        ]
+
+    def by_base(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """The rollouts with the log-probs that the base gives their turns, where policies are adapters on one; as they are
+        where one policy plays."""
+        if not self.player.plays:
+            return list(rollouts)
+        use(self.player.sampler.model, None)
+        return self._read(rollouts)
 
     def say(self, problem: Problem, turns: Sequence[str], group: str) -> Rollout:
         """Plays these given turns of the model in the environment; returns an off_policy rollout with the policy's own
@@ -117,17 +140,28 @@ class RolloutServices:
             info={"off_policy": True, "messages": tuple(messages)},
             text="\n".join(f"[{m.role}] {m.content}" for m in messages),
         )
-        return self._believed(told)
+        return self._read([told])[0]
 
-    def _believed(self, rollout: Rollout) -> Rollout:
-        """The rollout with the current policy's log-probs and entropies of its turns."""
-        batch = pack([rollout_row(rollout, 0.0, 0)], device=str(next(self.player.sampler.model.parameters()).device))
+    def _read(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
+        """The rollouts with the log-probs and entropies that the model gives their turns now, each after what its row has
+        before it."""
+        rows = [
+            rollout_row(replace(rollout, segments=(replace(first, context_reset=False), *rest)), 0.0, 0)
+            for rollout in rollouts
+            for first, *rest in rollout.forks
+        ]
+        batch = pack(rows, device=str(next(self.player.sampler.model.parameters()).device))
         stats = score(self.player.sampler.model, batch, temperature=self.temperature)
-        cuts = np.cumsum([len(s.ids) for s in rollout.segments])[:-1]
+        cuts = np.cumsum([len(s.ids) for rollout in rollouts for s in rollout.segments])[:-1]
         assert stats.entropy is not None  # `token_stats` always gives it
-        logp, entropy = (np.split(x.cpu().numpy(), cuts) for x in (stats.logp, stats.entropy))
-        segments = tuple(
-            replace(s, logp=a, entropy=b) if s.role == "model" else s
-            for s, a, b in zip(rollout.segments, logp, entropy, strict=True)
-        )
-        return replace(rollout, segments=segments)
+        read = zip(*(np.split(x.cpu().numpy(), cuts) for x in (stats.logp, stats.entropy)), strict=True)
+        return [
+            replace(
+                rollout,
+                segments=tuple(
+                    replace(s, logp=a, entropy=b) if s.role == "model" else s
+                    for s, (a, b) in zip(rollout.segments, read, strict=False)
+                ),
+            )
+            for rollout in rollouts
+        ]

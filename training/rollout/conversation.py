@@ -93,6 +93,19 @@ class Conversation:
             self.score = Scored(value=0.0, parts={"truncated": 1.0})
         return self.used <= self.room
 
+    def resume(self, turns: Sequence[Segment]) -> None:
+        """Takes these turns, as they were sampled in an earlier conversation of the same environment, before any is
+        sampled; until the conversation is over."""
+        for segment in turns:
+            text = self.turn(segment, 0.0)
+            if text is None or self.answered(*self.env.step(self.state, text), 0.0) is None:
+                return
+
+    @property
+    def row(self) -> np.ndarray:
+        """The ids after which the next turn is sampled."""
+        return _row_until(self.segments, len(self.segments) - 1)
+
     def turn(self, segment: Segment, seconds: float) -> str | None:
         """The model's turn as it was sampled. Returns the text for the environment, or None if the conversation is
         over."""

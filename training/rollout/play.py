@@ -80,11 +80,17 @@ class Player:
     plays: Mapping[str, str] = field(default_factory=dict)
 
     def play(
-        self, problems: Sequence[Problem], samples: int, *seed: Any, openings: Sequence[np.ndarray] = ()
+        self,
+        problems: Sequence[Problem],
+        samples: int,
+        *seed: Any,
+        openings: Sequence[np.ndarray] = (),
+        resumed: Sequence[Sequence[Segment]] = (),
     ) -> list[Group]:
         """`samples` rollouts of each problem; `seed` are the parts that, with problem and place, are hashed into the
         seed of each. openings: per problem, ids that the first turn begins with: given, not sampled, so never trained
-        on.
+        on. resumed: per problem, turns of an earlier rollout of it that its conversations go on from, as they were
+        sampled; for environments that answer the same to the same turns.
 
         `info` of a rollout: its `messages`; the `calls` of tools; where the history was rewritten, `forks`: for each row
         after the first the place of the message that it begins with, and the model's turn (0 the first) whose
@@ -104,7 +110,10 @@ class Player:
         others = [job for job in jobs if job not in alone]
         done: dict[tuple[int, int], Rollout] = {}
         with _mapping(self.concurrent_batches) as each:
-            played = each(lambda part: self._batch(talks(part), sampling), _parts(others, self.batch_size))
+            played = each(
+                lambda part: self._batch(talks(part), sampling, [resumed[g] for g, _ in part] if resumed else ()),
+                _parts(others, self.batch_size),
+            )
             done |= zip(others, (r for batch in played for r in batch), strict=True)
         if programs:
             done |= zip(programs, play_live(self, talks(programs)), strict=True)
@@ -131,16 +140,21 @@ class Player:
             plays=self.plays,
         )
 
-    def _batch(self, talks: list[Conversation], sampling: threading.Lock) -> list[Rollout]:
+    def _batch(
+        self, talks: list[Conversation], sampling: threading.Lock, resumed: Sequence[Sequence[Segment]] = ()
+    ) -> list[Rollout]:
         """One rollout of each conversation, turn by turn, with all running ones in one batch."""
         with _mapping(self.calls if self.players is None else len(talks)) as each, closing(talks):
             list((map if self.players is None else each)(lambda talk: talk.start(self.tools), talks))
             self._prompt(talks)
+            for talk, before in zip(talks, resumed, strict=False):
+                if talk.score is None:
+                    talk.resume(before)
 
             sessions: list[tuple[Session, dict[int, int]]] = []  # each with its conversations and their places in it
             if alive := [i for i, talk in enumerate(talks) if talk.score is None]:
                 with sampling:
-                    sessions = [self._opened([(i, talks[i].segments[0].ids, talks[i].seed) for i in alive], talks)]
+                    sessions = [self._opened([(i, talks[i].row, talks[i].seed) for i in alive], talks)]
             while sessions:
                 with sampling:
                     turns = [turn for session, rows in sessions for turn in self._turns(session, rows, talks)]

@@ -29,6 +29,9 @@ class GroupTransformPiece(Protocol):
         the same groups in the same order, with rollouts added or replaced; a rollout that the policy did not sample
             under the plain prompt is `off_policy`
 
+    A module with SEVERAL = True works where several policies play (rl.policies): all that it adds was sampled by those who
+    speak there.
+
     Check gives:
         rewards: per group a list of rewards; .nan is a rollout that could not be scored
         state: the piece's state before (empty)
