@@ -260,6 +260,21 @@ def plans() -> Stage:
     return Stage(problems, lambda p, t, heard: texts, (host,), {"workflow": host})
 
 
+def schemes() -> Stage:
+    """Twelve questions of three levels, which their last word tells, three of them held out (one of each level). Five plans, all as
+    likely on every question; four times in ten a plan is tried first, and its result is seen."""
+    named = [(x, i, word) for x in "bcdf" for i, word in enumerate(("plain", "long", "deep"), 1)]
+    problems = tuple(_problem(f"q {x} {word}", "1", "workflow", difficulty={"level": i}) for x, i, word in named)
+    wanted = ("generate", "generate review", "generate*3 ensemble", "generate*3 test", "generate*5 review ensemble")
+
+    def says(p: Problem, t: int, heard: str) -> Mapping[str, float]:
+        final = {answer(x): (1.0 if t else 0.6) / len(wanted) for x in wanted}
+        return final if t else final | {f"<plan>{wanted[0]}</plan>": 0.4}
+
+    host = workflow(rounds=2)
+    return Stage(problems, says, (host,), {"workflow": host}, held=3)
+
+
 def flows() -> Stage:
     """Eight questions, four in ten of whose answers are right; half of them stand alone, the others after one of three
     kinds of working."""
@@ -748,6 +763,7 @@ WORLDS: dict[str, Callable[[], Stage]] = {
         consults,
         prices,
         plans,
+        schemes,
         flows,
         buyers,
         strategies,
