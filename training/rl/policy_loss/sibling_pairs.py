@@ -67,7 +67,7 @@ def _tree(batch: Batch) -> dict[int, dict[bytes, dict[bytes, list[np.ndarray]]]]
             tokens = mine[on[mine] & (turn[mine] == t)]
             tree[group][ids[start : tokens[0]].tobytes()][ids[tokens].tobytes()].append(tokens)
         start += n
-    return tree
+    return tree  # type: ignore[return-value]
 
 
 def sibling_pairs(
