@@ -49,8 +49,8 @@ def sampler(
     samplers    servers of `vllm` to start on this machine; 1: in this process
     devices     the CUDA device of each of them; empty: on the CPU
 
-    Raises UserError for an engine that is unknown or not installed, for several policies on a server, and for a server
-    that does not start, does not answer, or runs another model.
+    Raises UserError for an engine that is unknown or not installed, for several policies on a server, for conversations that
+    are longer than vLLM reads, and for a server that does not start, does not answer, or runs another model.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)
@@ -76,6 +76,12 @@ def sampler(
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
             "`engine: {name: torch}`"
+        )
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", max_length)
+    if most < max_length:
+        raise UserError(
+            f"the engine vllm reads at most the {most} positions of this model, and a conversation may have {max_length} tokens: lower "
+            "sampling.max_tokens, or set `engine: {name: torch}`"
         )
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -141,6 +141,10 @@ def test_mistakes_are_sentences(monkeypatch, tmp_path):
     monkeypatch.setattr(engines, "find_spec", lambda name: True)
     with pytest.raises(UserError, match="up to rank 512, and a policy has 600.*or engine.name=torch"):
         engines.sampler("vllm", policies.model, END, **how, rank=600)
+    with pytest.raises(
+        UserError, match="at most the 256 positions of this model, and a conversation may have 512 tokens"
+    ):
+        engines.sampler("vllm", policies.model, END, **{**how, "max_length": 512}, rank=2)
     made = engines.sampler("vllm", policies.model, END, **how, rank=2)
     assert made.engine.policies == ("one", "other") and made.engine.settings["max_loras"] == 2
 
