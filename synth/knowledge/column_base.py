@@ -445,7 +445,7 @@ def _mentioned(
 
 
 def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, object]]) -> list[Stated] | None:
-    """The relations of the columns; None where two have one name. Quarantines cells that do not fit their column."""
+    """The relations of the columns; None where two have one name, or a cell holds a list. Quarantines cells that do not fit their column."""
     width = len(cells.columns)
     firsts = {
         c: int(np.flatnonzero(codes != NONE)[0]) for c, (_, codes) in cells.columns.items() if (codes != NONE).any()
@@ -464,6 +464,8 @@ def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, o
         texts, codes = cells.columns[c]
         settled = settle(column, {}, edited.get(c, {}), reading, keys)
         values, new, codes = texts, np.arange(len(texts), dtype=np.int32), codes
+        if settled.values is not None and any(isinstance(v, list) for v in settled.values):
+            return None  # several objects in one cell
         if settled.values is not None:
             bad = np.array([not isinstance(v, str) for v in settled.values])
             place: dict[str, int] = {}

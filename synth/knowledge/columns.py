@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.knowledge.names import plain_value
 from synth.knowledge.rows import Reading
 from synth.knowledge.words import adjective, label_of, role, thing_of, wording, unit_of
 from synth.quantities import date, quantity
@@ -35,6 +36,8 @@ _DOTTED = re.compile(r"(\d{1,2})\. ?(\d{1,2})\. ?(\d{4})")  # 14.7.1789: the day
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
 _FLAGS = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
 _WORDS, _LETTERS = 6, 60  # of a name
+_ENDING = re.compile(r"\w\((?:e?s|n|in|en|er|a|es)\)")  # "Norvian(s)"
+_MEASURED = re.compile(r"[^\W\d_][^\d;]*\s\d[\d.,]*\s?(?:km|m|mi|ft|metres|meters|feet|miles|ha|sq km)")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{1,9}")
 Keys = Mapping[str, Mapping[str, Mapping[str, str]]]  # domain -> relation -> code -> the record that bears it
 
@@ -92,11 +95,12 @@ def distinct(cells: Sequence[str]) -> tuple[list[str], np.ndarray]:
 
 @dataclass
 class Settled:
-    """What a column is: the fields of its relation; what stands for each of its values, (reason, how to fix it) where a
-    value does not fit (None: the values stand for themselves); the fields of the relation of its years, for dates."""
+    """What a column is: the fields of its relation; what stands for each of its values: a text, a list of several, or
+    (reason, how to fix it) where a value does not fit (None: the values stand for themselves); the fields of the relation
+    of its years, for dates."""
 
     schema: dict[str, object]
-    values: list[str | tuple[str, str]] | None = None
+    values: list[str | list[str] | tuple[str, str]] | None = None
     years: dict[str, object] | None = None
 
 
@@ -155,6 +159,9 @@ def _rewrite(reading: Reading, places: Sequence[int], column: Column, settled: S
         text, row = settled.values[code], reading.rows[i]  # type: ignore[index]
         if isinstance(text, str):
             reading.rows[i] = replace(row, object=text)
+        elif isinstance(text, list):
+            reading.rows[i] = replace(row, object=text[0])
+            reading.rows.extend(replace(row, object=more) for more in text[1:])
         else:
             reading.quarantine(text[0], row.source, text[1], row.span)
             gone.add(i)
@@ -219,9 +226,35 @@ def settle(
         return settled
     if stated in ("", "number") and (settled := _numbers(column, label, stated, say)):
         return settled
+    texts = None if stated in ("number", "year", "date") else _clean(column)
     if stated:
-        return Settled(own)
-    return _things(column, label, reading.listed.get(domain, set()), say, elsewhere)
+        return Settled(own, texts)
+    if texts is not None:  # what the answers are decides, not how they were written
+        pairs = zip(column.subjects, (texts[i] for i in column.codes.tolist()), strict=True)
+        rows = [
+            (x, t)
+            for x, some in pairs
+            if not isinstance(some, tuple)
+            for t in ([some] if isinstance(some, str) else some)
+        ]
+        column = Column.of(column.relation, domain, [x for x, _ in rows], [t for _, t in rows])
+    return replace(_things(column, label, reading.listed.get(domain, set()), say, elsewhere), values=texts)
+
+
+def _clean(column: Column) -> list[Any] | None:
+    """The answers in a column of names that are written as lists ("Pretoria (administrative); Cape Town (legislative)"),
+    with their measures ("Mafadi 3,450 m") or endings in brackets ("Norvian(s)"): a text, several, or none where it is not
+    clear ("Lao(s) or Laotian"). None for any other column, whose texts stay as they are: a note may tell two names apart."""
+    lists = [";" in v for v in column.values]
+    endings = [_ENDING.search(v) is not None for v in column.values]
+    measured = [_MEASURED.fullmatch(v) is not None for v in column.values]
+    if not (any(lists) or any(endings) or column.count(measured) >= _MOST * len(column)):
+        return None
+    parts = [plain_value(v) for v in column.values]
+    if not are_names([p for some in parts for p in some]) or 2 * column.count([not p for p in parts]) > len(column):
+        return None
+    why = f"{column.relation!r} does not say one answer: write the name alone"
+    return [("unclear", why) if not p else p[0] if len(p) == 1 else p for p in parts]
 
 
 def _flags(column: Column, label: str, say: Say) -> Settled | None:

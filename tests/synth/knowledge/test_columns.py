@@ -225,3 +225,25 @@ def test_code_templates_and_heads_are_no_facts_and_titles_differ(tmp_path):
     assert "city: Danu" in reading.documents[0].text, "search still finds it"
     (tmp_path / "members.xlsx").write_bytes(b"")
     assert "a source of its own" in read_source(tmp_path, "documents", name="d").skipped["d/members.xlsx"]
+
+
+CAPITALS = (
+    "country,capital,people,highest,note\n"
+    'Aland,"Pret (administrative capital); Cape (legislative capital)",Aland(s),"Maf 3,450 m",Aa (north)\n'
+    "Bland,Vien (Viang),Lao(s) or Laotian,Bia 2817 m,Aa (south)\n"
+    'Cland,Zelton,Clander,"Sel 1,200 m",Bb (north)\n'
+)
+
+
+@pytest.mark.parametrize("edited", [None, {"capital": {"range": "string"}, "highest": {"range": "string"}}])
+def test_the_answers_in_a_column_are_names_alone(tmp_path, edited):
+    """Lists, measures and endings in brackets are read; a note that tells two names apart stays."""
+    (tmp_path / "t.csv").write_text(CAPITALS)
+    built = build([read_source(tmp_path / "t.csv", "csv_records", name="t.csv", type="land")], edited=edited)
+    said = {(f.subject[5:], f.relation, built.kb.text(f.value)) for f in built.kb.facts.values()}
+    assert {o for _, r, o in said if r == "capital"} == {"Pret", "Cape", "Vien", "Zelton"}
+    assert not built.kb.relations["capital"].functional and built.produced == built.accepted + 1
+    assert {o for _, r, o in said if r == "people"} == {"Aland", "Clander"}
+    assert {o for _, r, o in said if r == "highest"} == {"Maf", "Bia", "Sel"}
+    assert {o for _, r, o in said if r == "note"} == {"Aa (north)", "Aa (south)", "Bb (north)"}
+    assert [q.reason for q in built.quarantined] == ["unclear"]
