@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from torch import nn
 
-from synth.types import PreferencePair, Problem, digest, seed_for
+from synth.preferences.ledger import Ledger, Spilled, View
+from synth.types import ListDigest, PreferencePair, Problem, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
@@ -29,6 +31,7 @@ from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
 from training.learner.pack import Row, pack
 from training.learner.rows import pair_rows
+from training.learner.spilled import SpilledUnits
 from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
 from training.model.quantised import plain, quantise
@@ -36,7 +39,7 @@ from training.model.render import Renderer
 from training.preference.objective import PairObjective, columns_of
 from training.preference.on_policy_pairs import SampledPairs
 from training.preference.rounds import Rounds, RoundSpec, read
-from training.preference.units import UNITS, rows_of
+from training.preference.units import UNITS, Two, each_unit
 from training.preference.update_rule import OfflineRound, UpdateRule
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
@@ -122,8 +125,11 @@ def prefer(
     world = together(stage, learners, device, shards)
     specs = read(rounds, steps)
     begins = opening(stage, envs, knowledge.search(stage))
-    pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
-    train = [p for p in pairs if p.split == "train"]
+    sides, ids = {"train": Spilled(), "valid": Spilled()}, ListDigest()
+    for p in map(begins.pair, tables.each(stage.input("clean", "pairs.parquet"), PreferencePair)):
+        ids.add(p.id)
+        if p.split in sides:
+            sides[p.split].add(p)
     first = first_on(lora, device)
     policy, tokenizer = load_model(stage.input("sft", "model"), dtype=dtype, device=first, longest=max_length)
     reference = (
@@ -182,7 +188,7 @@ def prefer(
             rules=rules,
             device=device,
         )
-    known = _Known(train, leave_out)
+    known = _Known(sides["train"], leave_out)
     offline = _Offline(stage, loss, known, problems, renderer, max_length, pairs_per_step, device, rules, policy)
     sources: list[Source] = []
     for i, spec in enumerate(specs):
@@ -238,11 +244,11 @@ def prefer(
         **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
         "steps": steps,
         "accuracy": round(curve.mean("accuracy"), 4),
-        "trained_on": digest([p.id for p in pairs]),
+        "trained_on": ids.name(),
     }
     if not any("accuracy" in row for row in curve.rows):  # no sampled prompt gave answers of different scores
         card["accuracy"] = None
-    valid, _ = pair_rows(renderer, (p for p in pairs if p.split == "valid"), max_length)
+    valid, _ = pair_rows(renderer, sides["valid"], max_length)
     if valid:
         card["valid_accuracy"] = round(pair_accuracy(policy, reference, valid, device, tokens_per_microbatch), 4)
     stage.card(card)
@@ -295,10 +301,25 @@ class _Offline:
     def source(self, i: int, spec: RoundSpec) -> Source:
         """The batches of round i. Raises UserError if no pair is left to learn from."""
         chosen = self.known.of(spec)
-        asked_for = UNITS[self.loss.unit](chosen, self.problems)
-        units, long = rows_of(self.renderer, asked_for, self.max_length, self.scalars)
-        too_long(self.stage, long, len(asked_for), "pairs" if self.loss.unit == "pair" else "units", self.max_length)
-        if not units:
+        of_pairs = self.loss.unit == "pair"
+        of_unit = UNITS[self.loss.unit]
+        made = (of_unit([p], {})[0] for p in chosen) if of_pairs else of_unit(chosen, self.problems)
+        units, names, asked = SpilledUnits(), list[str](), list[str]()
+
+        def named() -> Iterator[Sequence[Two]]:
+            for unit in made:
+                asked.append(unit[0].pair.id)
+                yield unit
+
+        for rows in each_unit(self.renderer, named(), self.max_length, self.scalars):
+            if rows:
+                for rule in self.rules:
+                    rows = rule.rows(self.policy, rows)
+                units.add(rows)
+                names.append(asked[-1])
+        long = len(asked) - len(units)
+        too_long(self.stage, long, len(asked), "pairs" if of_pairs else "units", self.max_length)
+        if not len(units):
             raise UserError(
                 "prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
                 + (
@@ -307,10 +328,7 @@ class _Offline:
                     else f" (the loss needs units of the kind {self.loss.unit!r}, training/preference/units.py)"
                 )
             )
-        for rule in self.rules:
-            units = [rule.rows(self.policy, rows) for rows in units]
-        self.pairs, self.long = max(self.pairs, sum(map(len, units)) // 2), self.long + long
-        names = [asked_for[rows[0].group][0].pair.id for rows in units]
+        self.pairs, self.long = max(self.pairs, len(units.rows) // 2), self.long + long
         drawn = repeated(names, {n: o.weight for n, o in self.own.items()}, self.stage.seed)
         at = shuffled(
             len(drawn), self.units_per_step, seed_for(self.stage.seed, "prefer", "order", *([i] if i else []))
@@ -322,7 +340,7 @@ class _Offline:
         problems = [self.problems.get(p.problem) for p in chosen]
 
         def units_of(step: int) -> list[tuple[Row, Row, Problem | None]]:
-            return [(units[u][0], units[u][1], problems[units[u][0].group]) for u in order(step)]
+            return [(rows[0], rows[1], problems[rows[0].group]) for rows in map(units.__getitem__, order(step))]
 
         self.units_of = units_of
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
@@ -354,11 +372,15 @@ class _Known:
     train: Sequence[PreferencePair]
     leave_out: Sequence[str]
 
-    def of(self, spec: RoundSpec) -> list[PreferencePair]:
+    def of(self, spec: RoundSpec) -> View:
         """The pairs of a round: those of its source, or the easiest or hardest share of them by margin."""
-        mine = [p for p in self.train if _is_of(p, spec.source)]
-        if not spec.source:
-            mine = [p for p in mine if not any(_is_of(p, name) for name in self.leave_out)]
+        left_out = () if spec.source else self.leave_out
+
+        def is_mine(p: PreferencePair) -> bool:
+            return _is_of(p, spec.source) and not any(_is_of(p, name) for name in left_out)
+
+        every = Ledger(self.train).view(np.arange(len(self.train)))
+        mine = every.where(np.fromiter(map(is_mine, every), bool, len(every)))
         if not mine and self.train:
             there = ", ".join(sorted({p.source for p in self.train}))
             raise UserError(
@@ -374,7 +396,7 @@ def _is_of(pair: PreferencePair, source: str) -> bool:
     return f"{pair.source}/".startswith(f"{source}/" if source else "")
 
 
-def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePair]:
+def _by_margin(mine: View, spec: RoundSpec) -> View:
     """The easiest or hardest share of the pairs."""
     if spec.easiest == spec.hardest == 1 or not mine:
         return mine
@@ -383,7 +405,7 @@ def _by_margin(mine: list[PreferencePair], spec: RoundSpec) -> list[PreferencePa
     keep = set(order[: max(1, round(spec.easiest * len(mine)))]) & set(
         order[len(mine) - max(1, round(spec.hardest * len(mine))) :]
     )
-    return [p for i, p in enumerate(mine) if i in keep]
+    return mine.where(np.isin(np.arange(len(mine)), list(keep)))
 
 
 def _problems(stage: Stage, include_families: bool) -> dict[str, Problem]:

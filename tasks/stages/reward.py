@@ -15,7 +15,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from synth.knowledge.kb import Passage
-from synth.types import Message, PreferencePair, Problem, digest, seed_for
+from synth.preferences.ledger import Spilled
+from synth.types import ListDigest, Message, PreferencePair, Problem, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
@@ -31,6 +32,7 @@ from tasks.storage import tables
 from training.learner.learner import Learner
 from training.learner.loop import Round
 from training.learner.pack import Row, pack
+from training.learner.spilled import SpilledRows
 from training.learner.rows import prompt_ids
 from training.model.model import load_model, n_parameters, save_model
 from training.model.render import Renderer
@@ -96,13 +98,16 @@ def reward(
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
     begins = opening(stage, envs, knowledge.search(stage))
-    pairs = [begins.pair(p) for p in tables.read(stage.input("clean", "pairs.parquet"), PreferencePair)]
     known = begins.problems
-    if facts:
-        told = _Facts(stage, begins)
-        pairs = [replace(p, prompt=(told(p), *p.prompt)) for p in pairs]
+    told = _Facts(stage, begins) if facts else None
+    sides, ids = {"train": Spilled(), "valid": Spilled()}, ListDigest()
+    for p in map(begins.pair, tables.each(stage.input("clean", "pairs.parquet"), PreferencePair)):
+        ids.add(p.id)
+        if told:
+            p = replace(p, prompt=(told(p), *p.prompt))
+        if p.split in sides:
+            sides[p.split].add(p)
     scorer = head() if head is not None else None
-    sides = {s: [p for p in pairs if p.split == s] for s in ("train", "valid")}
     marks, attributes = ratings(sides["train"]) if scorer is not None and scorer.ratings else ({}, ())
     seed = seed_for(stage.seed, "reward", "head")
     if scorer is None:
@@ -115,7 +120,7 @@ def reward(
         )
     judge = RewardRows(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
-    train, valid = judge.rows(sides["train"], scalars), judge.rows(sides["valid"], {})
+    train, valid = SpilledRows(judge.each(sides["train"], scalars)), judge.rows(sides["valid"], {})
     too_long(stage, len(sides["train"]) - len(train) // 2, len(sides["train"]), "pairs", max_length)
     if not train:
         raise UserError(
@@ -162,7 +167,7 @@ def reward(
         **({"begun_as_stored": begins.as_written} if begins.as_written else {}),
         "steps": steps,
         "accuracy": round(curve.mean("accuracy"), 4),
-        "trained_on": digest([p.id for p in pairs]),
+        "trained_on": ids.name(),
     }
     card |= (
         {"verdict": VERDICT}
@@ -180,7 +185,7 @@ def reward(
     if best_of_n:
         player = _player(stage, dtype, device, max_length, sampling, envs)
         held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
-        card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told if facts else None)
+        card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told)
     stage.card(card)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -41,16 +41,17 @@ def lesson_row(ids: np.ndarray, learned: np.ndarray, context_weight: float) -> R
 def pair_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> tuple[list[Row], int]:
     """Rows 2i (chosen) and 2i + 1 (rejected), trainable on the answer alone; and how many pairs were dropped because
     they are longer than `max_tokens`."""
-    rows: list[Row] = []
-    long = 0
+    every = list(two_rows(renderer, pairs, max_tokens))
+    return [row for two in every for row in two], sum(not two for two in every)
+
+
+def two_rows(renderer: Renderer, pairs: Iterable[PreferencePair], max_tokens: int) -> Iterator[list[Row]]:
+    """Of each pair its rows, as `pair_rows`; none for one that is too long."""
     for i, pair in enumerate(pairs):
         prompt = prompt_ids(renderer, pair.prompt)
         two = [np.concatenate([prompt, renderer.turn(text)]) for text in (pair.chosen, pair.rejected)]
-        if max(map(len, two)) > max_tokens:
-            long += 1
-            continue
-        rows += [Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt), group=i) for ids in two]
-    return rows, long
+        fits = max(map(len, two)) <= max_tokens
+        yield [Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt), group=i) for ids in two] if fits else []
 
 
 def prompt_ids(renderer: Renderer, messages: Sequence[Message]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from synth.types import PreferencePair
 from training.learner.learner import score, token_stats
 from training.learner.pack import Row, pack, split
-from training.learner.rows import pair_rows
+from training.learner.rows import two_rows
 from training.model.render import Renderer
 from training.preference.reward_model import features, reward_of
 
@@ -31,15 +31,25 @@ class RewardRows:
 
     def rows(self, pairs: Iterable[PreferencePair], scalars: Mapping[str, Mapping[str, float]]) -> list[Row]:
         """Rows 2i and 2i + 1. Without a head each ends with the verdict's first token, which alone is trainable."""
-        pairs = list(pairs)
-        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
-        rows = [replace(r, scalars=scalars[pairs[r.group].id]) for r in rows] if scalars else rows
-        return [self.dress(r) for r in rows]
+        return list(self.each(pairs, scalars))
+
+    def each(self, pairs: Iterable[PreferencePair], scalars: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+        """The rows of `rows`, one after the other."""
+        names = list[str]()
+
+        def named() -> Iterator[PreferencePair]:
+            for pair in pairs:
+                names[:] = [pair.id]
+                yield pair
+
+        for two in two_rows(self.renderer, named(), self.max_length - (self.scorer is None)):
+            for row in two:
+                yield self.dress(replace(row, scalars=scalars[names[0]]) if scalars else row)
 
     def lengths(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
         """The number of tokens [R] of the answers of `rows`."""
-        rows, _ = pair_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
-        return np.array([int(r.trainable.sum()) for r in rows])
+        every = two_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
+        return np.array([int(r.trainable.sum()) for two in every for r in two])
 
     def dress(self, row: Row) -> Row:
         """A row as the model reads it."""
@@ -52,7 +62,8 @@ class RewardRows:
     def fit(
         self, model: nn.Module, rows: Sequence[Row], pairs: Sequence[PreferencePair], marks: Mapping[str, np.ndarray]
     ) -> tuple:
-        """Features [N, d] of the rows' last tokens and their ratings [N, k]."""
+        """Features [N, d] of the rows' last tokens and their ratings [N, k]. All rows are in memory."""
+        rows = list(rows)
         with torch.no_grad():
             states = [
                 features(model, part)[0].double().cpu().numpy()

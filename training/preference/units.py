@@ -6,7 +6,7 @@ each a list of `Two`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,15 +132,14 @@ UNITS = {
 }
 
 
-def rows_of(
-    renderer: Renderer, units: Sequence[Sequence[Two]], max_tokens: int, scalars: Mapping[str, Mapping[str, float]]
-) -> tuple[list[list[Row]], int]:
-    """For each unit its rows, chosen before rejected, trainable on the answers alone; and how many units were dropped
-    because a row is longer than `max_tokens`.
+def each_unit(
+    renderer: Renderer, units: Iterable[Sequence[Two]], max_tokens: int, scalars: Mapping[str, Mapping[str, float]]
+) -> Iterator[list[Row]]:
+    """Of each unit its rows, chosen before rejected, trainable on the answers alone; none where a row is longer than
+    `max_tokens`.
 
     scalars: pair id -> the columns of both rows.
     """
-    out, long = [], 0
     for i, unit in enumerate(units):
         rows = []
         for two in unit:
@@ -155,8 +154,4 @@ def rows_of(
                         scalars=scalars.get(two.pair.id, {}),
                     )
                 )
-        if max(len(r.ids) for r in rows) > max_tokens:
-            long += 1
-            continue
-        out.append(rows)
-    return out, long
+        yield rows if max(len(r.ids) for r in rows) <= max_tokens else []

@@ -175,14 +175,14 @@ def test_a_reward_model_with_facts_reads_them_before_the_question(project, monke
     seen = {}
     from training.preference import reward_rows as module
 
-    rows = module.pair_rows
+    rows = module.two_rows
 
     def watched(renderer, pairs, limit):
         pairs = list(pairs)
         seen.setdefault("pairs", pairs)
         return rows(renderer, pairs, limit)
 
-    monkeypatch.setattr(module, "pair_rows", watched)
+    monkeypatch.setattr(module, "two_rows", watched)
     play(project, "reward", steps=2, pairs_per_step=4, facts=True)
     asked = seen["pairs"][0].prompt
     assert asked[0].role == "system" and asked[0].content and asked[1].role == "user"
