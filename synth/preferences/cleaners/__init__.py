@@ -1,7 +1,9 @@
 """Cleaners of preference pairs, one file each, function named as its file.
 
 A cleaner only judges: it changes and removes nothing, and reads only the pair itself. `NEEDS` names the columns that
-it reads from `pair.columns`; the stage `clean` computes them.
+it reads from `pair.columns`; the stage `clean` computes them. `ALONE = True` says that each pair is judged by itself,
+whatever others said of it: such a cleaner gets pairs a block at a time, the others get all, which are read from disk each time
+that they are gone through.
 """
 
 from __future__ import annotations
