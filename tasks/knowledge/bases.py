@@ -43,7 +43,7 @@ from synth.search.index import Page, SearchIndex, build_index, open_index, pages
 from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.knowledge import column_tables
-from tasks.knowledge.guess import completed, sources_at
+from tasks.knowledge.guess import completed, sources_at, unpacked
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
@@ -164,8 +164,8 @@ def _read(source: Mapping[str, Any], path: Path, **more: Any) -> Reading:
     """One source. A file that was found in a folder and cannot be read is quarantined: the others are read."""
     options = {k: v for k, v in source.items() if k not in ("kind", "path", "folder", "why")}
     try:
-        return read_source(path, source["kind"], name=str(source["path"]), **options, **more)
-    except ValueError as error:
+        return read_source(unpacked(path), source["kind"], name=str(source["path"]), **options, **more)
+    except (ValueError, UserError) as error:
         if "folder" not in source or source["kind"] == "documents":
             raise
         reading = Reading()
@@ -247,7 +247,7 @@ def gave(folder: Path, most: int = 20) -> list[str]:
 def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
     """A source with its inferred, editable options."""
     if source["kind"] == "sqlite_tables" and "tables" not in source:
-        return {**source, "tables": tables_of(Path(source["path"]), str(source["path"]))}
+        return {**source, "tables": tables_of(unpacked(Path(source["path"])), str(source["path"]))}
     if source["kind"] == "csv_tables" and "tables" not in source:
         mark = source.get("delimiter", ",")
         return {**source, "tables": csv_tables_of(Path(source["path"]), str(source["path"]), mark)}
@@ -268,7 +268,7 @@ def _columns(
         "missing",
     }:
         return None
-    path, options = Path(source["path"]), {k: v for k, v in source.items() if k not in ("kind", "path")}
+    path, options = unpacked(Path(source["path"])), {k: v for k, v in source.items() if k not in ("kind", "path")}
     if not path.is_file() or path.stat().st_size < LARGE:
         return None
     if "missing" in options:

@@ -3,9 +3,15 @@ for editing."""
 
 from __future__ import annotations
 
+import atexit
+import gzip
 import json
 import re
+import shutil
+import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,6 +39,7 @@ _TABULAR = {  # suffix -> the kind of source, if its file cannot be looked into
     ".xlsx": "sheet_records",
 }
 _ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # as the reader of documents
+_UNPACKED = 1 << 33  # bytes of a .gz, at most
 _SOME = 2000  # records that are looked at
 _BYTES = 1 << 22  # of a table, at most
 _NAME_OF = re.compile(r"(?i)([^\W\d_]+)[ _-]names?")  # "Country name" names countries
@@ -65,7 +72,32 @@ def completed(source: str | Mapping[str, Any], path: Path) -> list[dict[str, Any
             s | own | {"path": place + s["path"].removeprefix(str(path)), "folder": given["path"]} for s in sources
         ]
         return [s | given if s["kind"] == "documents" else s for s in named_]
-    return [_with_mark(given, path)]
+    return [given if "why" in given else _with_mark(given, unpacked(path))]
+
+
+def unpacked(path: Path) -> Path:
+    """The file itself; of a .gz what is in it, in a folder that lasts as long as this process. Raises UserError if it is
+    damaged or too large."""
+    if path.suffix.lower() != ".gz" or not path.is_file():
+        return path
+    changed = path.stat()
+    return _unpacked(path.resolve(), changed.st_mtime_ns, changed.st_size)
+
+
+@lru_cache(maxsize=None)
+def _unpacked(path: Path, *_changed: int) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="espalier-gz-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    out = folder / path.stem
+    try:
+        with gzip.open(path) as packed, out.open("wb") as plain:
+            while piece := packed.read(1 << 20):
+                plain.write(piece)
+                if plain.tell() > _UNPACKED:
+                    raise UserError(f"{path} holds more than {_UNPACKED:,} bytes: unpack it, and name the file")
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} is damaged, or no .gz ({error}): pack it again, or name the file itself") from error
+    return out
 
 
 def _with_mark(given: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -82,7 +114,7 @@ def sources_at(path: Path) -> list[dict[str, Any]]:
     if not path.is_dir():
         return [guess(path)]
     files = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.is_symlink() and _seen(p, path)]
-    tables = [p for p in files if p.suffix.lower() in _TABULAR or (p.suffix.lower() == ".json" and _lists(p))]
+    tables = [p for p in files if _suffix(p) in _TABULAR or (p.suffix.lower() == ".json" and _lists(p))]
     pages = [p for p in files if p.suffix.lower() in SUFFIXES and p not in set(tables)]
     prose = [p for p in pages if p.stem.upper() not in _ABOUT and not (p.suffix.lower() == ".md" and _readme(p))]
     flat = all(p.suffix.lower() == ".csv" and p.parent == path for p in tables)
@@ -109,10 +141,13 @@ def sources_at(path: Path) -> list[dict[str, Any]]:
             try:
                 sources.append(guess(p))
             except UserError as error:  # the reader says it again, where every file is accounted for
-                sources.append(
-                    {"kind": _TABULAR.get(p.suffix.lower(), "json_records"), "path": str(p), "why": str(error)}
-                )
+                sources.append({"kind": _TABULAR.get(_suffix(p), "json_records"), "path": str(p), "why": str(error)})
     return [{**source, "folder": str(path)} for source in sources]
+
+
+def _suffix(file: Path) -> str:
+    """The suffix of a file, or of what is packed in it."""
+    return (file.with_suffix("") if file.suffix.lower() == ".gz" else file).suffix.lower()
 
 
 def _seen(file: Path, folder: Path) -> bool:
@@ -147,6 +182,11 @@ def _lists(file: Path) -> bool:
 
 
 def guess(path: Path) -> dict[str, Any]:
+    """{kind, path, and options}; of a .gz those of what is in it. Raises UserError as `_guess`."""
+    return _guess(unpacked(path)) | {"path": str(path)}
+
+
+def _guess(path: Path) -> dict[str, Any]:
     """{kind, path, and options}. Raises UserError if the path is missing or of no known kind."""
     if not path.exists():
         raise UserError(f"{path} does not exist: fix the path of the source")

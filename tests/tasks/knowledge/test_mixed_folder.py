@@ -2,6 +2,7 @@
 accounted for, and its questions prove."""
 
 import csv
+import gzip
 import json
 import sqlite3
 from pathlib import Path
@@ -178,3 +179,23 @@ def test_the_stage_reads_such_a_folder_too(tmp_path):
     assert [s["kind"] for s in card["sources"]] == ["documents", "csv_records", "json_records", "sheet_records"]
     gave = {f["file"]: f["facts"] for f in card["files"]}
     assert gave["data/museum/paintings.csv"] == 200 and sum(gave.values()) == card["accepted"]
+
+
+def test_a_packed_table_is_read_as_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = "name;size\nAa;3\nBb;4\n"
+    Path("d").mkdir()
+    (Path("d") / "towns.csv.gz").write_bytes(gzip.compress(text.encode()))
+    (Path("d") / "aa.md").write_text("# Aa\n\nRiver: Selk\n")
+    for source in ("d/towns.csv.gz", "d"):
+        assert main(["kb", "build", source, "--out", "kb"]) == 0
+        assert {("town:Aa", "size", "3"), ("town:Bb", "size", "4")} <= facts(Path("kb"))
+    assert ("town:Aa", "river", "river:Selk") in facts(Path("kb"))
+    assert main(["kb", "build", "--schema", "kb/schema.yaml", "--out", "kb2"]) == 0
+    assert facts(Path("kb2")) == facts(Path("kb"))
+    Path("bad.csv.gz").write_bytes(gzip.compress(text.encode())[:-9])
+    assert main(["kb", "build", "bad.csv.gz", "--out", "kb3"]) == 2
+    assert "is damaged" in capsys.readouterr().err
+    Path("bad.csv.gz").rename("d/bad.csv.gz")
+    assert main(["kb", "build", "d", "--out", "kb3"]) == 0, "the others are read"
+    assert bases.card(Path("kb3"))["quarantined"] == {"unreadable": 1}
