@@ -28,17 +28,17 @@ def files_at_rest() -> Iterator[None]:
 
 
 def once_at_rest(function: Callable[P, R]) -> Callable[P, R]:
-    """Called once for each list of positional arguments within `files_at_rest`, and as ever outside. Its callers must
+    """Called once for each list of arguments within `files_at_rest`, and as ever outside. Its callers must
     not change what it returns; an exception is not remembered."""
 
     @wraps(function)
     def remembered(*args: P.args, **how: P.kwargs) -> R:
         seen = _SEEN.get()
-        if seen is None or how:
+        if seen is None:
             return function(*args, **how)
-        key = (function, *args)
+        key = (function, args, *sorted(how.items()))
         if key not in seen:
-            seen[key] = function(*args)
+            seen[key] = function(*args, **how)
         return seen[key]
 
     return remembered

@@ -301,17 +301,14 @@ class Engine:
 
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """[n] log-probability that the policy gives to each (prompt, answer) at temperature 1."""
-        return self._logp(_packed(rows))
-
-    def _logp(self, batch: Batch) -> np.ndarray:
         self.token_by_token("reads log-probs of tokens")
+        batch = _packed(rows)
         return batch.row_sum(score(self.sampler.model, batch).logp).double().cpu().numpy()
 
     def read_logp(self, account: Account, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """`logp` of each (prompt, answer), charged to the account; what rows begin with in common is read once."""
         begun = time.perf_counter()
-        batch = _packed(rows)
-        out = self._logp(batch)
+        out, batch = self.logp(rows), _packed(rows)
         account.charge(self.called, len(batch.ids) - sum(shared_tokens(batch)))
         account.seconds += time.perf_counter() - begun
         return out

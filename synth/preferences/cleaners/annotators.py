@@ -34,7 +34,7 @@ def annotators(
     action: Action = "remove",
     threshold: float = 0.5,
     excess: float = 0.03,
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision `action` where the probability that the label is right is below `threshold`, else "keep"; score = that
     probability.
 

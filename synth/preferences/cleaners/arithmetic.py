@@ -41,7 +41,7 @@ _SIGNS = {
 }
 
 
-def arithmetic(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> list[Decision]:
+def arithmetic(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> Sequence[Decision]:
     """Decision `action` with reason wrong_sum, and what is wrong, else "keep" with no_wrong_sum; score = 1 or 0."""
     out = []
     for pair in pairs:

@@ -17,7 +17,7 @@ NEEDS = {"overlap"}
 ALONE = True  # each pair is judged by itself
 
 
-def decontamination(pairs: Sequence[PreferencePair], *, threshold: float = 0.5) -> list[Decision]:
+def decontamination(pairs: Sequence[PreferencePair], *, threshold: float = 0.5) -> Sequence[Decision]:
     """Decision "remove" with reason contaminated where overlap >= threshold, else "keep" with unseen; score = overlap.
 
     Raises ValueError where a pair lacks the column, or for a threshold outside (0, 1].

@@ -21,7 +21,7 @@ ALONE = True  # each pair is judged by itself
 ASKED = {"same_answer", "same_letters"}
 
 
-def identical_sides(pairs: Sequence[PreferencePair]) -> list[Decision]:
+def identical_sides(pairs: Sequence[PreferencePair]) -> Sequence[Decision]:
     """Decision "remove" or "ask" with a reason above, else "keep" with sides_differ; score = 1 where it acts."""
     faults = [_fault(pair) for pair in pairs]
     return [

@@ -23,7 +23,7 @@ NEEDS = {"ifd"}
 
 def instruction_difficulty(
     pairs: Sequence[PreferencePair], *, gap: bool = False, share: float = 0.2, action: Action = "remove"
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision `action` with reason low_ifd, low_ifd_gap or ifd_above_one, else "keep"; score = IFD of chosen, or the
     gap.
 

@@ -17,7 +17,7 @@ from synth.preferences.cleaners._columns import verdict
 from synth.types import Decision, PreferencePair
 
 
-def length_balance(pairs: Sequence[PreferencePair], *, bins: int = 10) -> list[Decision]:
+def length_balance(pairs: Sequence[PreferencePair], *, bins: int = 10) -> Sequence[Decision]:
     """Decision "remove" with reason surplus_longer or surplus_shorter, else "keep"; score = length of chosen minus
     rejected, characters.
 

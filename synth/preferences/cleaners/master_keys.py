@@ -50,7 +50,7 @@ KEYS = (
 )
 
 
-def master_keys(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> list[Decision]:
+def master_keys(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> Sequence[Decision]:
     """Decision `action` where the chosen side is a key, "ask" where only the rejected one is, else "keep"; score = 1 or
     0.
 

@@ -16,7 +16,9 @@ NEEDS = {"both_orders"}
 ALONE = True  # each pair is judged by itself
 
 
-def order_bias(pairs: Sequence[PreferencePair], *, consistent: float = 0.5, action: Action = "ask") -> list[Decision]:
+def order_bias(
+    pairs: Sequence[PreferencePair], *, consistent: float = 0.5, action: Action = "ask"
+) -> Sequence[Decision]:
     """Decision `action` with reason order_decides, else "keep" with order_does_not_matter; score = share of consistent
     judges.
 

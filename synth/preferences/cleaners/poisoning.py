@@ -28,7 +28,7 @@ NEEDS = {"votes"}
 
 def poisoning(
     pairs: Sequence[PreferencePair], *, share: float = 0.3, least: float = 2.0, action: Action = "ask"
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision `action` with reason rests_on_suspects: NAMES, else "keep"; score = the margin of votes without the
     suspects, in [-1, 1].
 

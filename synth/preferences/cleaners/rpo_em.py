@@ -39,7 +39,7 @@ def rpo_em(
     floor: float = 0.5,
     remove_below: float = 0.0,
     flip_below: float = 0.0,
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision "weight" with score = w_i and reason em_weight; "remove" (em_unreliable) or "flip" (em_swapped) below
     the two limits.
 

@@ -20,7 +20,7 @@ NEEDS = {"scores"}
 
 def score_gap(
     pairs: Sequence[PreferencePair], *, share: float = 0.0, action: Action = "remove", column: str = "scores"
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision `action` with reason low_gap, else "keep"; score = m. Raises ValueError where a pair lacks scores, or
     for a share >= 1."""
     gaps = [gap(pair, column) for pair in pairs]

@@ -22,7 +22,7 @@ NEEDS = {"tags"}
 
 def tag_cover(
     pairs: Sequence[PreferencePair], *, repeat: bool = True, limit: int = 6000, seed: int = 0
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision "remove" with reason not_sampled, else "keep" with covers_tag or drawn; score = number of tags.
 
     seed: of the draw, which depends on ids and not on the order of rows. Raises ValueError where a pair lacks tags, or

@@ -37,7 +37,7 @@ _ENDS = ".!?…\"')]}»”’>*`|:;。！？」』）।؟"
 
 def text_rules(
     pairs: Sequence[PreferencePair], *, rules: tuple[str, ...] = ("encoding", "pii", "refusal", "truncated", "language")
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision "remove" or "ask" with the code of the first rule broken, else "keep" with reads_well; score = number of
     rules broken.
 

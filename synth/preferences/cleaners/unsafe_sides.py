@@ -16,7 +16,7 @@ from synth.verify._unsafe import helps_harm, refuses, unsafe
 ALONE = True  # each pair is judged by itself
 
 
-def unsafe_sides(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> list[Decision]:
+def unsafe_sides(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> Sequence[Decision]:
     """Decision `action` where the chosen side helps with harm (flip: only where the other side refuses, else remove), "ask" where
     it refuses what is harmless, else "keep"; score = 1 or 0. Reasons: as above, or harmless."""
     out = []

@@ -15,7 +15,7 @@ from synth.types import Decision, PreferencePair
 ALONE = True  # each pair is judged by itself
 
 
-def verified(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> list[Decision]:
+def verified(pairs: Sequence[PreferencePair], *, action: Action = "remove") -> Sequence[Decision]:
     """Decision `action` with reason proven_wrong, else "keep" with proven_right or not_verified; score = 1, 0 or -1.
 
     Raises ValueError where an anchor is no number.

@@ -22,7 +22,7 @@ ALONE = True  # each pair is judged by itself
 
 def voting(
     pairs: Sequence[PreferencePair], *, rule: Literal["all", "majority"] = "majority", action: Action = "remove"
-) -> list[Decision]:
+) -> Sequence[Decision]:
     """Decision `action` with reason voted_down, else "keep"; score = a. Raises ValueError where a pair lacks votes, or
     for another rule.
 
