@@ -42,7 +42,6 @@ PROTOCOL_BUFFER = "application/x-protobuf"
 _SCHEME = "tinker://"
 # What is not there, by the field that asks for it, and the value that asks for nothing.
 _LEFT_OUT = {
-    "prompt_logprobs": (None, False),
     "topk_prompt_logprobs": (0,),
     "topk_sample_logprobs": (0,),
     "target_prompt_logprobs": (None,),
@@ -270,11 +269,11 @@ class Wire:
             prompt={"tokens": tokens},
             num_samples=given.get("num_samples", 1),
             sampling_params=options,
+            prompt_logprobs=bool(given.get("prompt_logprobs")),
+            prompt_logprobs_last_n=given.get("prompt_logprobs_last_n"),
         )
         ids = [f"{session}:{given.get('seq_id')}:{k}" for k in range(body.num_samples)]
-        return self.later(client, lambda: written_samples(self.trainer.sample(body)["sequences"])) | {
-            "sample_sequence_ids": ids
-        }
+        return self.later(client, lambda: written_samples(**self.trainer.sample(body))) | {"sample_sequence_ids": ids}
 
     def unload_model(self, given: Mapping[str, Any]) -> dict[str, Any]:
         client, name = self._of_model(given["model_id"])
@@ -440,9 +439,12 @@ def written_pass(logprobs: Sequence[Sequence[float]], metrics: Mapping[str, floa
     return _bytes(1, b"ArrayRecord") + _bytes(2, record) + told
 
 
-def written_samples(sequences: Sequence[Mapping[str, Any]]) -> bytes:
-    """A SampleResponse."""
-    return b"".join(
+def written_samples(
+    sequences: Sequence[Mapping[str, Any]], prompt_logprobs: Sequence[float | None] | None = None
+) -> bytes:
+    """A SampleResponse; a token of the prompt without a log-prob has NaN there."""
+    read = b"" if prompt_logprobs is None else _bytes(2, np.array(prompt_logprobs, dtype="<f4").tobytes())
+    return read + b"".join(
         _bytes(
             1,
             _int(1, int(s["stop_reason"] == "length"))

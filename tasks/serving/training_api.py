@@ -136,6 +136,8 @@ class Sample(_Body):
     prompt: Input
     num_samples: int = Field(1, ge=1, le=256)
     sampling_params: Params = Params()
+    prompt_logprobs: bool = False
+    prompt_logprobs_last_n: int | None = Field(None, ge=1)
 
 
 @dataclass
@@ -274,7 +276,8 @@ class Trainer:
         return {}
 
     def sample(self, body: Sample) -> dict[str, Any]:
-        """Sequences after a prompt, with the log-probs of the distribution that they were sampled from."""
+        """Sequences after a prompt, with the log-probs of the distribution that they were sampled from; where they are asked for,
+        those of the prompt at temperature 1, as the learner reads it: None for the first token, and before the last n."""
         session, options = self._session(body.session_id), body.sampling_params
         if body.model_path is not None and body.model_path not in session.snapshots:
             raise Refused(
@@ -301,7 +304,9 @@ class Trainer:
         with self.policies.using(name, weights):
             seeds = [seed_for(seed, "sample", k) for k in range(body.num_samples)]
             segments = self.sampler.open([prompt] * body.num_samples, seeds).generate(sampling)
-        return {
+            read = self._read_logprobs(prompt, body.prompt_logprobs_last_n) if body.prompt_logprobs else None
+        out = {} if read is None else {"prompt_logprobs": read}
+        return out | {
             "sequences": [
                 {
                     "tokens": s.ids.tolist(),
@@ -311,6 +316,18 @@ class Trainer:
                 for s in segments
             ]
         }
+
+    def _read_logprobs(self, ids: np.ndarray, last: int | None) -> list[float | None]:
+        if last is not None and last >= len(ids):
+            raise Refused(
+                f"the last {last} of {len(ids)} tokens: nothing is known of the first, so give {len(ids) - 1} at most",
+                param="prompt_logprobs_last_n",
+            )
+        batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool))], device=self.device)
+        with torch.no_grad():
+            logp = score(self.policies.model, batch).logp.float().tolist()
+        skipped = len(ids) - last if last else 1
+        return [None] * skipped + logp[skipped:]
 
     @property
     def device(self) -> str:

@@ -305,3 +305,14 @@ class SamplingClient:
             return SampleResponse(sequences=[SampledSequence(**s) for s in sequences])
 
         return self._queue.submit(ask)
+
+    def compute_logprobs(self, prompt: ModelInput) -> Future[list[float | None]]:
+        """The log-prob of each token at temperature 1, given those before it; None for the first."""
+        body = {
+            "session_id": self.service.session_id,
+            "model_path": self.model_path,
+            "prompt": {"tokens": prompt.to_ints()},
+            "sampling_params": {"max_tokens": 1},
+            "prompt_logprobs": True,
+        }
+        return self._queue.submit(lambda: self.service.http.post("sample", body)["prompt_logprobs"])

@@ -12,6 +12,8 @@ from tasks.serving import tinker as wire
 from tasks.serving.refusal import Refused
 from training.learner.learner import nll
 from training.learner.pack import Row, pack
+from training.preference.loss.dpo import dpo
+from training.types import Terms
 
 tinker = pytest.importorskip("tinker", reason="Tinker's SDK is not installed here: the extra ci brings it")
 ADAM = tinker.AdamParams(learning_rate=1e-2, eps=1e-8, weight_decay=0.01, grad_clip_norm=1.0)
@@ -117,6 +119,58 @@ def test_what_is_sampled_is_learned_from(client):
     want = -sum(a * len(s.tokens) for s, a in zip(first, advantages, strict=True))
     assert out.metrics["loss:sum"] == pytest.approx(want, abs=1e-3)
     assert training.optim_step(ADAM).result().metrics["grad_norm"] > 0
+
+
+def test_a_sampler_reads_log_probs_as_the_learner_does(client):
+    training = client.create_lora_training_client("tiny", rank=4, seed=5).result()
+    step(training, 0)
+    sampler = training.save_weights_and_get_sampling_client().result()
+    ids = [int(i) for i in api.sequences(3)[0]]
+    want = training.forward([datum(ids, weights=[1.0] * (len(ids) - 1))], "cross_entropy").result()
+    step(training, 1)  # the sampler keeps its weights
+    whole = sampler.compute_logprobs(tinker.ModelInput.from_ints(ids)).result()
+    assert whole[0] is None
+    np.testing.assert_allclose(whole[1:], want.loss_fn_outputs[0]["logprobs"].data, atol=1e-6)
+    last = sampler.compute_logprobs(tinker.ModelInput.from_ints(ids), prompt_logprobs_last_n=3).result()
+    assert last == [None] * (len(ids) - 3) + whole[-3:]
+    base = client.create_sampling_client(base_model="tiny").result()
+    base = base.compute_logprobs(tinker.ModelInput.from_ints(ids)).result()
+    assert np.abs(np.array(base[1:]) - whole[1:]).max() > 1e-3, "they are those of its own weights"
+
+
+def test_a_preference_loop_has_the_gradients_of_dpo(at, client):
+    """The cookbook's DPO: the reference is a sampler of the first weights, the loss the client's own."""
+    beta, pairs = 0.1, [(api.sequences(k, 2)) for k in range(3)]
+    training, learner = client.create_lora_training_client("tiny", rank=4, seed=5).result(), api.native(5)
+    reference = training.save_weights_and_get_sampling_client().result()
+
+    def known(ids):
+        return reference.compute_logprobs(tinker.ModelInput.from_ints([int(i) for i in ids])).result()[1:]
+
+    flat = [ids for pair in pairs for ids in pair]
+    before = [torch.tensor(known(ids)) for ids in flat]
+
+    def theirs(_, logprobs):
+        gain = torch.stack([(x - y).sum() for x, y in zip(logprobs, before, strict=True)])
+        loss = -torch.nn.functional.logsigmoid(beta * (gain[::2] - gain[1::2])).mean()
+        return loss, {"loss": loss.item()}
+
+    data = [datum(ids, weights=[1.0] * (len(ids) - 1)) for ids in flat]
+    out = training.forward_backward_custom(data, theirs).result()
+    assert out.metrics["loss"] == pytest.approx(np.log(2), abs=1e-5)
+    held = [p.grad.clone() for p in at.trainer.policies.named[training.model_id].learner.weights]
+    batch = pack([Row(ids=ids, trainable=np.arange(len(ids)) > 0) for ids in flat])
+    said = torch.stack([x.sum() for x in before])
+
+    def ours(stats, batch):
+        total = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0))
+        values = dpo(total[::2], total[1::2], said[::2], said[1::2], None, None, beta=beta)
+        return [Terms(values=values / len(pairs), denominator="constant")]
+
+    learner.forward_backward(batch, ours)
+    for p, q in zip(held, learner.weights, strict=True):
+        torch.testing.assert_close(p, q.grad, **api.GRADIENT)
+    assert max(float(g.abs().max()) for g in held) > 1e-4
 
 
 def test_a_saved_state_takes_the_same_next_step_in_another_session(at, client):

@@ -301,6 +301,9 @@ def test_snapshots_are_pinned_and_few(client):
     ]  # new adapters say what the base says
     step(training, 0)
     assert first.sample(prompt, 2, params).result() == was
+    plain = first.sample(prompt, 1, SamplingParams(max_tokens=5, seed=1)).result().sequences[0]
+    read = first.compute_logprobs(ModelInput.from_ints([*prompt.to_ints(), *plain.tokens])).result()
+    assert read[0] is None and np.allclose(read[prompt.length :], plain.logprobs, atol=1e-4)
     now = training.save_weights_and_get_sampling_client("w1").sample(prompt, 2, params).result()
     assert [s.logprobs for s in now.sequences] != [s.logprobs for s in was.sequences]
     for k in range(SNAPSHOTS):
