@@ -327,7 +327,8 @@ class Trainer:
         with torch.no_grad():
             logp = score(self.policies.model, batch).logp.float().tolist()
         skipped = len(ids) - last if last else 1
-        return [None] * skipped + logp[skipped:]
+        unknown: list[float | None] = [None] * skipped
+        return unknown + logp[skipped:]
 
     @property
     def device(self) -> str:
