@@ -168,8 +168,8 @@ def verdicts(
             if carried_out and cleaner is not cleaners[-1]:
                 told = list(zip(rest, said, strict=True))
                 rest = [swap_sides(p) if d.action == "flip" else p for p, d in told if d.action != "remove"]
-            if seen := getattr(cleaner, "seen", None):
-                seen(min(1.0, len(out[0]) / max(1, len(pairs))))
+            if progress := getattr(cleaner, "progress", None):
+                progress(min(1.0, len(out[0]) / max(1, len(pairs))))
     return out
 
 

@@ -325,10 +325,10 @@ def _watched(cleaners: Sequence[Any], progress: Progress, n: int) -> Iterator[An
 
 @dataclass(frozen=True)
 class _Counting:
-    """A cleaner that reports its progress, in [0, 1], to `seen`; it goes through the pairs `passes` times."""
+    """A cleaner that reports its progress, in [0, 1], to `progress`; it goes through the pairs `passes` times."""
 
     cleaner: Any
-    seen: Callable[[float], None]
+    progress: Callable[[float], None]
     passes: int
 
     @property
@@ -371,7 +371,7 @@ class _Looked(Sequence[PreferencePair]):
 
     def _seen(self, n: int) -> None:
         self.before += n / len(self)
-        self.of.seen(min(1.0, self.before / self.of.passes))
+        self.of.progress(min(1.0, self.before / self.of.passes))
 
 
 def _alone(pair: PreferencePair) -> PreferencePair:
