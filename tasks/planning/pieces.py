@@ -125,7 +125,7 @@ def find(folder: str, name: str) -> Callable[..., Any]:
 def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     """The function of `spec["piece"]` with the other entries of `spec` bound as its knobs, as a `functools.partial`
     with these attributes: `piece` (its name), `needs` (its NEEDS), `alone` (its ALONE: a cleaner that judges each pair by itself), `rows_per_unit` and `unit` (its ROWS_PER_UNIT and UNIT, of
-    preference losses), `advantage_only` (its ADVANTAGE_ONLY: False for a policy loss that has a gradient without advantage),
+    preference losses), `several` (its SEVERAL: a group transform that works with several policies), `advantage_only` (its ADVANTAGE_ONLY: False for a policy loss that has a gradient without advantage),
     `prepare` (its `prepare` with the same knobs bound, or None), `fit` (of decoders: likewise), `observes` (its OBSERVES) and `observations` (those that
     its NEEDS name, bound in the same way, and its own function `observe` with the same knobs)."""
     knobs = {k: v for k, v in spec.items() if k != "piece"}
@@ -137,6 +137,7 @@ def bind(folder: str, spec: Mapping[str, Any]) -> Callable[..., Any]:
     bound.piece = f"{folder}/{spec['piece'].replace('-', '_')}"  # type: ignore[attr-defined]
     bound.needs = frozenset(getattr(source, "NEEDS", ()))  # type: ignore[attr-defined]
     bound.alone = getattr(source, "ALONE", False)  # type: ignore[attr-defined]
+    bound.several = getattr(source, "SEVERAL", False)  # type: ignore[attr-defined]
     bound.advantage_only = getattr(source, "ADVANTAGE_ONLY", True)  # type: ignore[attr-defined]
     bound.prepare = partial(prepare, **knobs) if prepare is not None else None  # type: ignore[attr-defined]
     fit = getattr(source, "fit", None)

@@ -3,7 +3,6 @@ of recipes."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
@@ -150,7 +149,7 @@ def compose(
             policies,
             {
                 "learners": world.size > 1,
-                "group_transforms": not all(map(_for_several, group_transforms)),
+                "group_transforms": not all(getattr(t, "several", False) for t in group_transforms),
                 "teacher": teachers is not None,
             },
         )
@@ -303,11 +302,6 @@ def plays(policies: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
                 )
             out[role] = name
     return out
-
-
-def _for_several(piece: Callable[..., Any]) -> bool:
-    """Whether a group transform says that it works with several policies."""
-    return getattr(sys.modules[getattr(piece, "func", piece).__module__], "SEVERAL", False)
 
 
 def _own_objective(objective: PolicyObjective, given: Mapping[str, Any]) -> PolicyObjective:

@@ -2,7 +2,6 @@
 compared stood at the same place."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,7 +23,10 @@ from training.rl.group_transform.dialogue_tree import _apart, dialogue_tree, tur
 from training.rl.policy_loss.sibling_pairs import prepare
 from training.rl.rollout_services import RolloutServices
 
-TREE = partial(dialogue_tree, expansions=2, branches=2, apart=0.0, tokens=0.0, loss=0.0)
+TREE = bind(
+    "group_transform",
+    {"piece": "dialogue_tree", "expansions": 2, "branches": 2, "apart": 0.0, "tokens": 0.0, "loss": 0.0},
+)
 
 
 def grown():
