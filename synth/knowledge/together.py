@@ -12,7 +12,6 @@ Spellings that differ in accents, case or marks are merged afterwards (`synth.kn
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from synth.knowledge.columns import (
 from synth.knowledge.kb import LITERALS
 from synth.knowledge.names import Same, fold
 from synth.knowledge.rows import Reading, Row
-from synth.knowledge.words import PEOPLE, label_of, thing_of, unit_of, wording
+from synth.knowledge.words import PEOPLE, label_of, relation_name, thing_of, unit_of, wording
 
 Reader = Callable[..., Reading]  # reads one source; of documents with `others=`
 _PLAIN = ("page", "person")  # types of pages that state none
@@ -118,7 +117,7 @@ def _understood(tables: Sequence[Reading], edited: Mapping[str, Mapping[str, obj
     for number, (reading, own) in enumerate(zip(tables, keys, strict=True)):
         ranges = {given.get("range") for i, r in enumerate(tables) if i != number for given in r.schema.values()}
         for type_ in ranges & own.keys():
-            numbers = {r for r in own[str(type_)] if _snake(r) in ("id", "key", "code", f"{type_}_id")}
+            numbers = {r for r in own[str(type_)] if relation_name(r) in ("id", "key", "code", f"{type_}_id")}
             if not numbers & edited_names:
                 reading.rows = [row for row in reading.rows if row.relation not in numbers]
                 reading.schema = {r: given for r, given in reading.schema.items() if r not in numbers}
@@ -194,11 +193,7 @@ def _keys(relation: str, reading: Reading) -> set[str]:
     column = reading.columns.get(relation, relation)
     unit = unit_of(column)
     texts = {relation, label, label_of(column), f"{label} in {unit}" if unit else label}
-    return {_snake(t) for t in texts if t}
-
-
-def _snake(text: str) -> str:
-    return re.sub(r"\W+", "_", text).strip("_").lower()
+    return {relation_name(t) for t in texts if t}
 
 
 def _one_relation(
@@ -216,7 +211,7 @@ def _one_relation(
     renamed: dict[str, tuple[str, Reading]] = {}
     for relation, given in reading.schema.items():
         domain, label = str(given.get("domain", "")), str(given.get("label", ""))
-        match = next((f for k in (relation, label) if (f := known.get((domain, _snake(k))))), None)
+        match = next((f for k in (relation, label) if (f := known.get((domain, relation_name(k))))), None)
         if match is not None:
             renamed[relation] = match
     if not renamed:

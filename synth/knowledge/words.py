@@ -231,6 +231,11 @@ def unit_of(column: str) -> str:
     return ending[2] if words is None or re.search(rf"\b(?:{words})$", label_of(ending[1])) else ""
 
 
+def relation_name(text: str) -> str:
+    """A text as the name of a relation: lower case, one underscore in place of all that is no letter or digit."""
+    return re.sub(r"\W+", "_", text).strip("_").lower()
+
+
 def label_of(column: str) -> str:
     """The name of a column as words: "CompanyName" -> "company name", "qty" -> "quantity", "GDP" stays."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)

@@ -27,7 +27,7 @@ from synth.knowledge.patterns import (
 from synth.knowledge.names import fold, names, plain_value
 from synth.knowledge.text import tidy
 from synth.knowledge.together import Others
-from synth.knowledge.words import EVENTS, PEOPLE, article, wording
+from synth.knowledge.words import EVENTS, PEOPLE, article, relation_name, wording
 from synth.quantities import date, quantity, without_note, year
 
 _PAIR = re.compile(
@@ -301,7 +301,7 @@ def _by_type(by_key: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Ite
     for key, some in by_key.items():
         for kind in dict.fromkeys(types[s.document.title] for s in some):
             mine = [s for s in some if types[s.document.title] == kind]
-            relation = re.sub(r"\W+", "_", key if len(mine) == len(some) else f"{kind} {key}").strip("_").lower()
+            relation = relation_name(key if len(mine) == len(some) else f"{kind} {key}")
             yield relation, LABELS.get(key, key.replace("_", " ")), mine
 
 

@@ -23,7 +23,7 @@ from synth.knowledge.ingest import Reading, Row, read_text
 from synth.knowledge.naming import named
 from synth.knowledge.sources.records import scalar
 from synth.knowledge.text import tidy
-from synth.knowledge.words import PEOPLE, article, role, singular
+from synth.knowledge.words import PEOPLE, article, relation_name, role, singular
 
 _NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
 # steps of SQLite's virtual machine for one script; a script that needs more is not a set of tables
@@ -113,7 +113,7 @@ class _open:
 
 def snake(name: str) -> str:
     """ "InvoiceLineId" -> "invoice_line_id"."""
-    return re.sub(r"\W+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)).strip("_").lower()
+    return relation_name(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name))
 
 
 def quoted(name: str) -> str:
