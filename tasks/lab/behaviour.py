@@ -351,14 +351,15 @@ def prepared(
     *,
     exact: bool = False,
     only: Callable[[Any], bool] | None = None,
+    here: Any = None,
 ) -> tuple[Any, Any]:
     """The recipe put together in a world, and its player; nothing has run yet. exact: with a sampler that does not
-    round. only: which training problems are drawn from (all)."""
+    round. only: which training problems are drawn from (all). here: a changed world of this name."""
     from training.learner.learner import Optim
     from training.rl.ahead import Ahead
     from training.rl.compose import AS_GIVEN, compose
 
-    here = world(task)
+    here = here or world(task)
     knobs, needs = knobs_of(recipe, overlaid(overlaid(SMALL, here.small), changes), Path("params.yaml"))
     sampling, critic = knobs["sampling"], knobs["critic"]
     player = here.player(
