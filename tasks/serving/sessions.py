@@ -90,6 +90,10 @@ class Session:
         self._forget = forget
         given = {"id": problem.id, "prompt": [{"role": m.role, "content": m.content} for m in problem.prompt]}
         (self._folder / "problem").write_text(json.dumps({**given, "question": problem.question}, ensure_ascii=False))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts the program. Its first request may come before this returns."""
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes] | None:
@@ -318,7 +322,8 @@ class Sessions:
 
     def __call__(self, program: Program, problem: Problem) -> Session:
         session = Session(program, problem, self.address, lambda s: self.open.pop(s.name, None))
-        self.open[session.name] = session
+        self.open[session.name] = session  # before the program: a quick one asks before it is known to have started
+        session.start()
         return session
 
     def close(self) -> None:

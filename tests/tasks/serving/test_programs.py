@@ -4,6 +4,7 @@ them is never the model's score."""
 import json
 import os
 import re
+import subprocess
 import sys
 import textwrap
 import threading
@@ -880,6 +881,25 @@ def test_a_history_of_another_s_is_shown_whole():
     assert written.rendered == Message(
         role="assistant", content='I look.\n<tool_call>\n{"name": "search", "arguments": {"query": "x"}}\n</tool_call>'
     )
+
+
+def test_a_program_may_ask_before_the_call_that_started_it_returns(agent, monkeypatch):
+    """It is known by its key before it runs. This one ends without a turn: silent, and not crashed by a refusal."""
+    popen = subprocess.Popen
+
+    def slow(*args, **kwargs):
+        process = popen(*args, **kwargs)
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # to its end, which is left to be seen
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", slow)
+    lines = """
+    address, key = os.environ["OPENAI_BASE_URL"] + "/models", os.environ["OPENAI_API_KEY"]
+    asked = urllib.request.Request(address, headers={"authorization": "Bearer " + key})
+    print(json.load(urllib.request.urlopen(asked, timeout=60))["data"][0]["id"])
+    """
+    rollout = one(searches, agent(lines))
+    assert rollout.score == Unscorable(reason="agent_silent: the program ended without asking the model")
 
 
 def test_no_program_waits_for_the_slowest(agent, tmp_path):
