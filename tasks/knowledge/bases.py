@@ -43,7 +43,8 @@ from synth.search.index import Page, SearchIndex, build_index, open_index, pages
 from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.knowledge import column_tables
-from tasks.knowledge.guess import completed, sources_at, unpacked
+from tasks.knowledge.archives import parted, skipped, unpacked
+from tasks.knowledge.guess import completed, sources_at
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.storage import commit, tables
 
@@ -61,7 +62,8 @@ def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dic
     if not sources:
         return [source for path in paths for source in sources_at(path)]
     folders = {source.get("folder") for source in sources}
-    if len(paths) == 1 and len(sources) > 1 and len(folders) == 1 and None not in folders:
+    whole = len(sources) > 1 or len(paths) == 1 and unpacked(paths[0]).is_dir()
+    if len(paths) == 1 and whole and len(folders) == 1 and None not in folders:
         old = str(folders.pop()).rstrip("/")
         return [
             {**s, "path": f"{paths[0]}{s['path'].removeprefix(old).rstrip('/')}", "folder": str(paths[0])}
@@ -118,6 +120,7 @@ def build_base(
     part.mkdir(parents=True)
     if columns is not None:
         card = column_tables.write(part, columns[0], dict(columns[1].missing.most_common()))
+        card["skipped"] = _packed_aside(sources[0], Path(sources[0]["path"]))
     else:
         card = write(part, kb, built.quarantined, readings)
     with (part / DOUBTFUL).open("w", encoding="utf-8", newline="") as out_file:
@@ -157,7 +160,21 @@ def read_sources(
     names: Mapping[str, Mapping[str, str]] | None = None,
 ) -> list[Reading]:
     """The readings of (source, where its file is), together (`synth.knowledge.together`)."""
-    return read_together([(s["kind"], partial(_read, s, path)) for s, path in sources], edited=edited, names=names)
+    readings = read_together([(s["kind"], partial(_read, s, path)) for s, path in sources], edited=edited, names=names)
+    told: set[Path] = set()
+    for (source, path), reading in zip(sources, readings, strict=True):
+        packed, inside = parted(path)
+        if inside is not None and packed not in told:
+            told.add(packed)
+            reading.skipped |= _packed_aside(source, path)
+    return readings
+
+
+def _packed_aside(source: Mapping[str, Any], path: Path) -> dict[str, str]:
+    """The members that were not unpacked of the archive in which a source is (there: `path`), and why."""
+    name, (_, inside) = str(source["path"]), parted(path)
+    name = name.removesuffix(f"/{inside}") if inside is not None and inside.parts else name
+    return {f"{name}/{member}": why for member, why in skipped(path).items()}
 
 
 def _read(source: Mapping[str, Any], path: Path, **more: Any) -> Reading:
@@ -188,13 +205,15 @@ class File(NamedTuple):
 
 
 def files_of(sources: Sequence[Mapping[str, Any]], where: Callable[[str], Path] = Path) -> list[str]:
-    """The files below the folders in which sources were found, as places name them. `where`: where a folder is."""
+    """The files below the folders and in the .zip archives in which sources were found, as places name them. `where`:
+    where a folder is."""
     out: dict[str, None] = {}
     for folder in dict.fromkeys(str(s["folder"]) for s in sources if s.get("folder")):
-        root = where(folder)
+        root = unpacked(where(folder))
         for path in sorted(root.rglob("*")):
             if path.is_file() and not any(p.startswith(".") for p in path.relative_to(root).parts):
                 out[f"{folder.rstrip('/')}/{path.relative_to(root).as_posix()}"] = None
+        out |= {f"{folder}/{member}": None for member in skipped(where(folder))}
     return list(out)
 
 
@@ -250,7 +269,7 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
         return {**source, "tables": tables_of(unpacked(Path(source["path"])), str(source["path"]))}
     if source["kind"] == "csv_tables" and "tables" not in source:
         mark = source.get("delimiter", ",")
-        return {**source, "tables": csv_tables_of(Path(source["path"]), str(source["path"]), mark)}
+        return {**source, "tables": csv_tables_of(unpacked(Path(source["path"])), str(source["path"]), mark)}
     return dict(source)
 
 

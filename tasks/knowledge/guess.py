@@ -3,15 +3,9 @@ for editing."""
 
 from __future__ import annotations
 
-import atexit
-import gzip
 import json
 import re
-import shutil
-import tempfile
-import zlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +22,7 @@ from synth.knowledge.naming import named, unlike
 from synth.knowledge.words import label_of, singular
 from tasks.core.errors import UserError
 from tasks.core.cells import delimiter
+from tasks.knowledge.archives import parted, unpacked
 
 DATABASES = (".sqlite", ".sqlite3", ".db", ".sql")
 _TABULAR = {  # suffix -> the kind of source, if its file cannot be looked into
@@ -39,7 +34,6 @@ _TABULAR = {  # suffix -> the kind of source, if its file cannot be looked into
     ".xlsx": "sheet_records",
 }
 _ABOUT = {"LICENSE", "LICENCE", "NOTICE", "COPYING"}  # as the reader of documents
-_UNPACKED = 1 << 33  # bytes of a .gz, at most
 _SOME = 2000  # records that are looked at
 _BYTES = 1 << 22  # of a table, at most
 _NAME_OF = re.compile(r"(?i)([^\W\d_]+)[ _-]names?")  # "Country name" names countries
@@ -64,7 +58,7 @@ def completed(source: str | Mapping[str, Any], path: Path) -> list[dict[str, Any
     given = {"path": source} if isinstance(source, str) else dict(source)
     if "kind" not in given:
         sources = sources_at(path)
-        if len(sources) == 1:
+        if "folder" not in sources[0]:
             return [sources[0] | given]
         own = {k: v for k, v in given.items() if k == "missing"}
         place = str(given["path"]).rstrip("/")
@@ -73,31 +67,6 @@ def completed(source: str | Mapping[str, Any], path: Path) -> list[dict[str, Any
         ]
         return [s | given if s["kind"] == "documents" else s for s in named_]
     return [given if "why" in given else _with_mark(given, unpacked(path))]
-
-
-def unpacked(path: Path) -> Path:
-    """The file itself; of a .gz what is in it, in a folder that lasts as long as this process. Raises UserError if it is
-    damaged or too large."""
-    if path.suffix.lower() != ".gz" or not path.is_file():
-        return path
-    changed = path.stat()
-    return _unpacked(path.resolve(), changed.st_mtime_ns, changed.st_size)
-
-
-@lru_cache(maxsize=None)
-def _unpacked(path: Path, *_changed: int) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="espalier-gz-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    out = folder / path.stem
-    try:
-        with gzip.open(path) as packed, out.open("wb") as plain:
-            while piece := packed.read(1 << 20):
-                plain.write(piece)
-                if plain.tell() > _UNPACKED:
-                    raise UserError(f"{path} holds more than {_UNPACKED:,} bytes: unpack it, and name the file")
-    except (OSError, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is damaged, or no .gz ({error}): pack it again, or name the file itself") from error
-    return out
 
 
 def _with_mark(given: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -110,7 +79,10 @@ def _with_mark(given: dict[str, Any], path: Path) -> dict[str, Any]:
 def sources_at(path: Path) -> list[dict[str, Any]]:
     """The sources of a path: of a folder that mixes documents and tables, or tables of several kinds, its documents (if
     any) and each table, or each folder of CSV files, marked with the `folder` in which they were found; else one (`guess`).
-    Raises UserError as `guess`."""
+    A .zip is the folder in it, and always marked. Raises UserError as `guess`."""
+    if parted(path)[1] is not None and (folder := unpacked(path)).is_dir():
+        found = [{**s, "path": f"{path}{str(s['path']).removeprefix(str(folder))}"} for s in sources_at(folder)]
+        return [{**s, "folder": str(path)} for s in found]
     if not path.is_dir():
         return [guess(path)]
     files = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.is_symlink() and _seen(p, path)]
@@ -182,7 +154,7 @@ def _lists(file: Path) -> bool:
 
 
 def guess(path: Path) -> dict[str, Any]:
-    """{kind, path, and options}; of a .gz those of what is in it. Raises UserError as `_guess`."""
+    """{kind, path, and options}; of an archive those of what is in it. Raises UserError as `_guess`."""
     return _guess(unpacked(path)) | {"path": str(path)}
 
 

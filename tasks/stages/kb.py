@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from pathlib import Path
 
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
@@ -12,6 +13,7 @@ from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.knowledge import bases
+from tasks.knowledge.archives import parted
 from tasks.knowledge.guess import completed
 from tasks.knowledge.schema import read_names, read_schema
 from tasks.runtime.stage import Stage
@@ -99,14 +101,20 @@ def _source(stage: Stage, i: int, source: str | dict) -> list[dict]:
 
 
 def _read(stage: Stage, sources: list[dict], relations: dict, decided: dict | None) -> list[Reading]:
-    places = [stage.source(source["path"]) for source in sources]
+    places = [_place(stage, source["path"]) for source in sources]
     readings = bases.read_sources(list(zip(sources, places, strict=True)), edited=relations, names=decided)
     for source, path, reading in zip(sources, places, readings, strict=True):
         if not reading.rows and not reading.quarantined:
             print(f"kb: {source['path']}: {_nothing(reading)}", file=sys.stderr)
         if path.is_relative_to(stage.root):
-            stage.dataset(path, len(reading.rows) + len(reading.quarantined))
+            stage.dataset(parted(path)[0], len(reading.rows) + len(reading.quarantined))
     return readings
+
+
+def _place(stage: Stage, path: str) -> Path:
+    """Where a source is; one in an archive ("data/museum.zip/rooms.xlsx") where its archive is."""
+    packed, inside = parted(stage.root / path)
+    return stage.source(path) if inside is None else stage.source(packed) / inside
 
 
 def _files(stage: Stage, kb: KB, sources: list[dict], readings: list[Reading], built: Built) -> dict:
