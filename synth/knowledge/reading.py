@@ -41,12 +41,23 @@ class Reader:
             match = sentence.fullmatch(line) if within in line else None
             if not match:
                 continue
-            x, ys = match["x"], self.split(relation, match["y"])
-            if back and known in ys:
-                lines.append(x)
-            elif not back and known[:1].upper() + known[1:] in (x, x[:1].upper() + x[1:]):
-                lines += ys
+            if back and known in self._objects(relation, match):
+                lines += self._subject(relation, match)
+            elif not back and _upper(known) == _upper(match["x"]):
+                lines += self._objects(relation, match)
         return list(dict.fromkeys(lines))
+
+    def _subject(self, relation: str, match: re.Match[str]) -> list[str]:
+        """The subject of a sentence: where it begins one, "Invoice 7" may be the name "invoice 7". Empty if nothing of the
+        domain is called so: the sentence states another relation in the same words ("a playlist includes the track")."""
+        type_, said = self.relations[relation].domain, match["x"]
+        forms = (said, _lower(said)) if match.start("x") == 0 else (said,)
+        return [form for form in forms if self.known(type_, form)][:1]
+
+    def _objects(self, relation: str, match: re.Match[str]) -> list[str]:
+        """The objects of a sentence, as `split` separates them, where they begin it too."""
+        names = self.split(relation, match["y"])
+        return names or (self.split(relation, _lower(match["y"])) if match.start("y") == 0 else [])
 
     def split(self, relation: str, text: str) -> list[str]:
         """The objects of a sentence: "A, B and C and D" is three names if "B and C" is one. Empty if it cannot be
@@ -58,3 +69,11 @@ class Reader:
             if self.known(r.range, text[: gap.start()]) and (rest := self.split(relation, text[gap.end() :])):
                 return [text[: gap.start()], *rest]
         return []
+
+
+def _upper(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]

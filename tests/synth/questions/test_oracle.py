@@ -142,6 +142,38 @@ def test_lists_of_names_that_contain_and_or_commas() -> None:
     )
 
 
+def test_names_that_begin_a_sentence() -> None:
+    """ "Invoice 7 includes ..." is about the record "invoice 7"; names that differ in that letter alone stay two."""
+    includes = Relation(
+        name="line", domain="invoice", range="track", label="track", passage="{x} includes the track {y}."
+    )
+    spoken = Relation(
+        name="spoken", domain="country", range="tongue", label="language", passage="{y} is spoken in {x}."
+    )
+    names = {"invoice": ("invoice 7", "Order", "order"), "track": ("Ost",), "country": ("Pol",), "tongue": ("ix", "Um")}
+    kb = KB([Entity.make(t, n) for t, some in names.items() for n in some], [includes, spoken], [])
+    reader = Reader.of(kb)
+    text = includes.sentence("invoice 7", ["Ost"])
+    assert text.startswith("Invoice 7 ") and reader.read("line", text, "Ost", back=True) == ["invoice 7"]
+    assert reader.read("line", text, "invoice 7", back=False) == ["Ost"]
+    assert reader.read("line", includes.sentence("Order", ["Ost"]), "Ost", back=True) == ["Order"]
+    text = spoken.sentence("Pol", ["ix", "Um"])
+    assert text.startswith("Ix and ") and reader.read("spoken", text, "Pol", back=False) == ["ix", "Um"]
+    assert reader.read("spoken", text, "ix", back=True) == ["Pol"]
+
+
+def test_two_relations_in_the_same_words_are_told_apart_by_the_type_of_the_subject() -> None:
+    both = [
+        Relation(name=f"{t}_track", domain=t, range="track", label="track", passage="{x} includes the track {y}.")
+        for t in ("invoice", "playlist")
+    ]
+    named = [Entity.make("invoice", "invoice 7"), Entity.make("playlist", "Music"), Entity.make("track", "Ost")]
+    reader = Reader.of(KB(named, both, []))
+    text = f"{both[0].sentence('invoice 7', ['Ost'])}\n{both[1].sentence('Music', ['Ost'])}"
+    assert reader.read("invoice_track", text, "Ost", back=True) == ["invoice 7"]
+    assert reader.read("playlist_track", text, "Ost", back=True) == ["Music"]
+
+
 def test_worked_answers() -> None:
     made = [p for i in range(20) if isinstance(p := countdown(0, "train", i), Problem)]
     for p in made:
