@@ -22,6 +22,7 @@ from synth.knowledge.kb import KB, Entity, Fact, Relation
 from synth.knowledge.names import Same, resolve
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.knowledge.text import tidy
+from synth.knowledge.words import counted_things, counted_words, one_word
 from synth.types import Quarantined
 
 if TYPE_CHECKING:
@@ -192,12 +193,13 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
         kind = "date"
     else:
         kind = _most(known) if 2 * len(known) > len(objects) else "string"
+    label = one_word(re.sub(r"[_\-]+", " ", name))
     guess = {
         "domain": _most([r.subject_type for r in rows if r.subject_type]) or THING,
         "range": _most([r.object_type for r in rows if r.object_type]) or kind,
         "functional": all(len(v) == 1 for v in forward.values()),
         "inverse_functional": all(len(v) == 1 for v in backward.values()),
-        "label": re.sub(r"[_\-]+", " ", name),
+        **(counted_words(counted_things(label)) if kind == "number" else {"label": label}),
     }
     return Relation(name=name, **{**guess, **stated})  # type: ignore[arg-type]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from synth.knowledge.kinds import NATIONS
+from synth.knowledge.words import article, is_person
 from synth.quantities import MONTHS, find_date
 
 LEAD = 3000  # characters from the beginning that are read
@@ -156,19 +157,23 @@ TEMPLATES = {
         "{an} {range} whom the page of {x} mentions",
         "{a} {domain} whose page mentions {y}",
     ),
-    "directed_by": ("{x} was directed by {y}.", "the person who directed {x}", "{a} {domain} directed by {y}"),
-    "written_by": ("{x} was written by {y}.", "the writer of {x}", "{a} {domain} written by {y}"),
-    "produced_by": ("{x} was produced by {y}.", "the person who produced {x}", "{a} {domain} produced by {y}"),
-    "composed_by": ("{x} was composed by {y}.", "the person who composed {x}", "{a} {domain} composed by {y}"),
+    "directed_by": ("{x} was directed by {y}.", "the person who directed {x}", "{a} {domain} that was directed by {y}"),
+    "written_by": ("{x} was written by {y}.", "the writer of {x}", "{a} {domain} that was written by {y}"),
+    "produced_by": ("{x} was produced by {y}.", "the person who produced {x}", "{a} {domain} that was produced by {y}"),
+    "composed_by": ("{x} was composed by {y}.", "the person who composed {x}", "{a} {domain} that was composed by {y}"),
     "music_by": ("The music of {x} is by {y}.", "the composer of the music of {x}", "{a} {domain} with music by {y}"),
     "screenplay_by": (
         "The screenplay of {x} is by {y}.",
         "the screenwriter of {x}",
         "{a} {domain} with a screenplay by {y}",
     ),
-    "performed_by": ("{x} was performed by {y}.", "the artist who performed {x}", "{a} {domain} performed by {y}"),
-    "author": ("{x} was written by {y}.", "the author of {x}", "{a} {domain} written by {y}"),
-    "founded_by": ("{x} was founded by {y}.", "the founder of {x}", "{a} {domain} founded by {y}"),
+    "performed_by": (
+        "{x} was performed by {y}.",
+        "the artist who performed {x}",
+        "{a} {domain} that was performed by {y}",
+    ),
+    "author": ("{x} was written by {y}.", "the author of {x}", "{a} {domain} that was written by {y}"),
+    "founded_by": ("{x} was founded by {y}.", "the founder of {x}", "{a} {domain} that was founded by {y}"),
     "starring": ("{x} stars {y}.", "an actor who plays in {x}", "{a} {domain} that stars {y}"),
     "born_in": ("{x} was born in {y}.", "the place of birth of {x}", "{a} {domain} who was born in {y}"),
     "died_in": ("{x} died in {y}.", "the place of death of {x}", "{a} {domain} who died in {y}"),
@@ -185,6 +190,17 @@ TEMPLATES = {
     "nationality": ("{x} is {y}.", "the nationality of {x}", "{a} {domain} that is {y}"),
     "occupation": ("The occupation of {x} is {y}.", "the occupation of {x}", "{a} {domain} whose occupation is {y}"),
 }
+
+
+def template_words(key: str, domain: str, range: str) -> dict[str, str]:
+    """passage, forward and inverse of a relation of TEMPLATES between two types."""
+    that, whom = ("who" if is_person(domain) else "that"), ("whom" if is_person(range) else "that")
+    passage, forward, inverse = TEMPLATES[key]
+    forward = forward.replace("{an} {range}", article(range.replace("_", " "), range)).replace(" whom ", f" {whom} ")
+    inverse = inverse.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ")
+    return {"passage": passage, "forward": forward, "inverse": inverse}
+
+
 _FIRST_ONLY = {"kind"}  # a later "he was a ..." is often about one period of somebody's life
 _SEVERAL = {"starring", "parent"}
 _LIFE = re.compile(r"\(\s*(?:born )?(?P<a>[\w ,.]{8,24}?)\s*[\u2013\u2014-]\s*(?P<b>[\w ,.]{8,24}?)\s*\)")

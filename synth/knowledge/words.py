@@ -130,6 +130,13 @@ PEOPLE = frozenset(  # types that are a "who"
         ),
     }
 )
+
+
+def is_person(type_: str) -> bool:
+    """Whether a type is a "who": a club member is a member."""
+    return re.split(r"[_ ]", type_)[-1] in PEOPLE
+
+
 EVENTS = {
     **{"founded": "founding", "born": "birth", "died": "death", "released": "release", "published": "publication"},
     **{"established": "founding", "built": "construction", "discovered": "discovery", "launched": "launch"},
@@ -142,6 +149,18 @@ EVENTS = {
         "hired": "hiring",
         "signed": "signing",
     },
+    **{"settled": "settlement", "abandoned": "abandonment", "restored": "restoration", "renovated": "renovation"},
+    **{"rebuilt": "rebuilding", "destroyed": "destruction", "demolished": "demolition", "lit": "lighting"},
+    **{"incorporated": "incorporation", "electrified": "electrification", "retired": "retirement", "sold": "sale"},
+    **{"inaugurated": "inauguration", "acquired": "acquisition", "elected": "election", "appointed": "appointment"},
+    **{
+        "dissolved": "dissolution",
+        "merged": "merger",
+        "planted": "planting",
+        "painted": "painting",
+        "written": "writing",
+    },
+    **{"recorded": "recording", "produced": "production", "designed": "design", "premiered": "premiere"},
     **{"completed": "completion", "introduced": "introduction", "joined": "joining", "delivered": "delivery"},
     **{
         "invented": "invention",
@@ -216,13 +235,27 @@ _PLACED = {  # what is done at a place -> what the place is called
         "parked": "parking place",
     },
 }
+_STILL = {
+    "owned",
+    "managed",
+    "operated",
+    "led",
+    "sold",
+    "taught",
+    "supplied",
+    "sponsored",
+    "coached",
+    "employed",
+    "run",
+}
+_STILL |= {"distributed", "hosted", "curated", "maintained", "governed", "headed", "played", "used", "shared"}
 _DONE = {"born", "built", "made", "filmed", "recorded", "found", "printed", "published", "produced"}  # once, not still
 
 
 def unit_of(column: str) -> str:
     """The unit that the name of a column of numbers ends with: "Height (cm)", "weight_kg", "price in EUR"; "" for none."""
     match = re.fullmatch(r"(.+?)[\s_]*[(\[]\s*(?:in )?([^()\[\]]+?)\s*[)\]]", column)
-    bare = re.fullmatch(r"(.+?)(?:[ _]in)?[ _](%|[€$£]|[^\W\d_]{2,4})", column) if match is None else None
+    bare = re.fullmatch(r"(.+?)(?:[ _]in)?[ _](%|[€$£]|[^\W\d_]{1,4})", column) if match is None else None
     ending = match or bare
     unit = ending[2].lower() if ending else ""
     if ending is None or unit not in UNITS or (bare and unit in ("min", "mi", "ha", "ms", "mw")):
@@ -241,12 +274,19 @@ def label_of(column: str) -> str:
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)
     words = re.sub(r"[\W_]+", " ", text).split() or [column]
     words = words[1:] + words[:1] if words[0].lower() == "name" and len(words) == 2 else words  # name.official
-    return " ".join(
-        w
-        if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4
-        else _LONG.get(w.lower(), w.lower())
-        for w in words
+    return one_word(
+        " ".join(
+            w
+            if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4
+            else _LONG.get(w.lower(), w.lower())
+            for w in words
+        )
     )
+
+
+def one_word(text: str) -> str:
+    """What English writes as one word: "birth place" -> "birthplace"."""
+    return re.sub(r"(?i)\b(birth|work) place\b", lambda m: f"{m[1].lower()}place", text)
 
 
 def thing_of(column: str) -> str:
@@ -265,6 +305,71 @@ def _placed(label: str) -> tuple[str, str, str] | None:
     """(verb, preposition, what the place is called) of "stored at"."""
     words = re.fullmatch(r"(?:(?:is|was) )?(\w+) (at|in|on)", label)
     return (words[1], words[2], _PLACED[words[1]]) if words and words[1] in _PLACED else None
+
+
+def counted_things(label: str) -> str:
+    """What a number counts: "number of platforms" -> "platforms"; another label stays."""
+    of = re.fullmatch(r"(?:number|num|no|count) of (\w+)|(?:number|num) (\w+)", label)
+    things = (of[1] or of[2]) if of else ""
+    return things if many(things) else label
+
+
+def counted_words(label: str) -> dict[str, str]:
+    """The words of plain numbers: of what they count, the passage says how many there are."""
+    return {"label": label, **({"passage": "The number of {label} of {x} is {y}."} if counted(label) else {})}
+
+
+def counted(noun: str) -> bool:
+    """Whether a number before the noun counts it: "150 airports", but not "150 exports (%)" or "150 reserves in
+    barrels"."""
+    if re.match(r"units (?:in|on) ", noun):
+        return True
+    plain = re.fullmatch(r"[^\W\d_]+(?: [^\W\d_]+)*", noun) is not None
+    return many(noun) and plain and not re.search(r"\b(?:of|in|per|by|at)\b", noun)
+
+
+def measured(label: str, domain: str, unit: str) -> dict[str, str]:
+    """The words of numbers with a unit: "an island with an area of {y} square kilometres"."""
+    words = UNITS.get(unit.lower(), unit)
+    one = "{label}" if many(label) else article("{label}", label)
+    return {
+        "label": label,
+        "passage": f"The {{label}} of {{x}} {'are' if many(label) else 'is'} {{y}} {words}.",
+        "forward": f"the {{label}} in {words} of {{x}}",
+        "inverse": f"{article('{domain}', domain)} with {one} of {{y}} {words}",
+    }
+
+
+def tied(label: str, domain: str, range: str) -> dict[str, str]:
+    """The words of a label such as "ferry to": "an island with a ferry to {y}"; none for another label."""
+    noun, _, to = label.rpartition(" ")
+    if to not in ("to", "from", "with", "at", "on") or noun.split(" ")[-1] not in _TIES:
+        return {}
+    one, back = article(noun, noun), {"to": "from", "from": "to"}.get(to)
+    ends = f"with {one} {back} {{x}}" if back else f"that {{x}} has {one} {to}"
+    return {
+        "label": noun,
+        "passage": f"{{x}} has {one} {to} {{y}}.",
+        "forward": f"{article(range.replace('_', ' '), range)} {ends}",
+        "inverse": f"{article('{domain}', domain)} with {one} {to} {{y}}",
+    }
+
+
+def many(noun: str) -> bool:
+    """Whether a noun phrase is one of many things: "airports", "exports - partners", "key ports (of call)"; not "gas",
+    "debt in dollars", "actor who plays in films"."""
+    head = re.split(r" \(| - (?=[^ ]+ )| (?:of|in|per|by|at|from|as|for|on|to|with|who|that|which|whose) |, ", noun)[0]
+    word = re.sub(r"[\s\d]+$", "", head).split(" ")[-1].lower()
+    return word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")) and word not in _NO_PLURAL
+
+
+_NO_PLURAL = {"series", "species", "news", "gas", "bias", "lens", "atlas", "canvas", "mathematics", "physics", "chess"}
+
+
+def event_of(label: str) -> str:
+    """The noun of a participle: "opened" -> "opening", "first lit" -> "first lighting"; another label stays."""
+    head, gap, last = label.rpartition(" ")
+    return head + gap + EVENTS.get(last, last) if head in ("", "first", "last", "officially") else label
 
 
 def agent_of(label: str) -> str:
@@ -292,23 +397,13 @@ def wording(
     """
     label = label_of(column)
     a_domain = article("{domain}", domain)
-    if re.match(r"units? (?:in|on) ", label):
-        label = f"number of {label}"
     if range in ("year", "date"):
         bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
-        event = EVENTS.get(bare, bare)
-        return {"label": label if event == range or bare == "" else f"{event} {range}"}
+        return {"label": label if (event := event_of(bare)) == range or bare == "" else f"{event} {range}"}
     if range == "number" and unit:
-        bare = re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label)
-        unit_words = UNITS.get(unit.lower(), unit)
-        return {
-            "label": bare,
-            "passage": f"The {{label}} of {{x}} is {{y}} {unit_words}.",
-            "forward": f"the {{label}} in {unit_words} of {{x}}",
-            "inverse": f"{a_domain} with {article('{label}', bare)} of {{y}} {unit_words}",
-        }
+        return measured(re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label), domain, unit)
     if range == "number":
-        return {"label": label}
+        return counted_words(counted_things(label))
     if flag:
         says = {"passage": "{x} is {y}.", "inverse": f"{a_domain} that is {{y}}"} if adjective(label) else {}
         return {"label": f"{re.sub(r'^(?:is|has) ', '', label)} status", **says}
@@ -322,11 +417,14 @@ def wording(
         return {"label": place, **sentences}
     verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
+    if range != "string" and (words := tied(label, domain, range)):
+        return words
     if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"
         label = "manager" if label == "reports to" and domain == range else range.replace("_", " ")
     if range != "string" and label in _WHICH and range.split("_")[-1] != label:  # the home of a match is a home team
         label = f"{label} {range.replace('_', ' ')}"
-    if range == domain and singular(label) in ("border", "neighbour", "neighbor"):
+    lands = domain in _PLACES or singular(label) == "border"  # huts are neighbours, and border nothing
+    if range == domain and lands and singular(label) in ("border", "neighbour", "neighbor"):
         return {
             "label": "neighbour",
             "passage": "{x} borders {y}.",
@@ -334,23 +432,30 @@ def wording(
             "inverse": f"{a_domain} that borders {{y}}",
         }
     if both:
-        one = singular(label)
-        says = f"{a_domain} that has {{0}} as {article(one, one)}"
-        passage = f"{{x}} has {{y}} as {article(one, one)}."
+        one, that = article(singular(label), singular(label)), "who" if is_person(domain) else "that"
         return {
-            "label": one,
-            "passage": passage,
-            "forward": says.replace("{0}", "{x}"),
-            "inverse": says.replace("{0}", "{y}"),
+            "label": singular(label),
+            "passage": f"{{x}} is {one} of {{y}}.",
+            "forward": f"{a_domain} {that} is {one} of {{x}}",
+            "inverse": f"{a_domain} {that} is {one} of {{y}}",
         }
-    if range == "string" or not single or label.lower().replace(" ", "_") != range:
+    return _of_one(label, a_domain, range, verb[1] if verb else "") if single else {"label": label}
+
+
+def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
+    """The words of a column with one object for each subject. verb: that of "built by"."""
+    if range == "string" and label in _PLACES:  # a text; the passage says what kind of place it is
+        return {"label": label, "inverse": f"{a_domain} in {{y}}"}
+    if range == "string" or label.lower().replace(" ", "_") != range:
         return {"label": label}
-    if verb and (verb[1].endswith("ed") or verb[1] in ("built", "made", "led", "sold", "taught")):
+    if verb in _STILL:
+        return {"label": label, "passage": f"{{x}} is {verb} by {{y}}.", "inverse": f"{a_domain} {verb} by {{y}}"}
+    if verb.endswith("ed") or verb in ("built", "made"):
         return {
             "label": label,
-            "passage": f"{{x}} was {verb[1]} by {{y}}.",
-            "forward": f"the {{label}} who {verb[1]} {{x}}",
-            "inverse": f"{a_domain} {verb[1]} by {{y}}",
+            "passage": f"{{x}} was {verb} by {{y}}.",
+            "forward": f"the {{label}} who {verb} {{x}}",
+            "inverse": f"{a_domain} that was {verb} by {{y}}",
         }
     if label in _PLACES:
         says, of, gap = "{x} is in {y}.", "is in", "in "
@@ -366,6 +471,8 @@ def wording(
     }
 
 
+_TIES = {"ferry", "bridge", "tunnel", "road", "flight", "train", "bus", "line", "route", "link", "connection", "path"}
+_TIES |= {"treaty", "contract", "subscription", "loan", "appointment", "gift", "letter", "order", "border", "pass"}
 _PREPOSITIONS = {"via", "to", "by", "of", "from", "at", "in", "on", "for", "with"}
 _ADJECTIVE = re.compile(r"\w{2,}(?:ed|able|ible|ive|ous|ful|less|ant|ent|ary|ic|ical|locked)")
 _ADJECTIVES = {"active", "open", "closed", "free", "new", "public", "private", "stable", "male", "female", "available"}
@@ -386,6 +493,7 @@ def role(column: str, domain: str, range: str) -> dict[str, str]:
 
 def article(text: str, noun: str) -> str:
     """The text with the article of a noun."""
+    noun = noun.replace("_", " ")
     an = re.match(r"[aeio]|u(?!ni|se|sa|ti|ra|t[ei])|hour|honou?r|heir|honest", noun.lower()) and not re.match(
         r"one(?:\b|-)|once|eu|ewe", noun.lower()
     )

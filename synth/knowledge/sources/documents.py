@@ -23,11 +23,21 @@ from synth.knowledge.patterns import (
     TEMPLATES,
     also_known_as,
     statements,
+    template_words,
 )
 from synth.knowledge.names import fold, names, plain_value
 from synth.knowledge.text import tidy
 from synth.knowledge.together import Others
-from synth.knowledge.words import EVENTS, PEOPLE, article, relation_name, wording
+from synth.knowledge.words import (
+    UNITS,
+    counted_things,
+    counted_words,
+    event_of,
+    measured,
+    relation_name,
+    tied,
+    wording,
+)
 from synth.quantities import date, quantity, without_note, year
 
 _PAIR = re.compile(
@@ -320,8 +330,13 @@ def _settle(
     """The rows of one relation, and its schema."""
     kind, unit = _kind(some, known)
     domain = types[some[0].document.title]
-    if kind == "number" and unit:
-        label = f"{label} ({unit})" if unit[0] in "%$" else f"{label} in {unit}"
+    words: dict[str, str] = {}
+    if kind == "number" and unit.lower() in UNITS:
+        words = measured(label, domain, unit)
+    elif kind == "number" and not unit:
+        words = counted_words(label := counted_things(label))
+    elif kind == "number":
+        label = f"{label} in {unit}"
     thing = _thing(label) if kind in ("name", "text") and some[0].kind == "pair" else ""
     if thing and thing not in types.values():
         kind, known = "things", {}
@@ -333,14 +348,13 @@ def _settle(
     if type == PAGE and range_ not in ranges.values():  # the sentence pattern decides, not the pages that exist
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     if some[0].kind == "pair" and range_ in ("year", "date"):
-        label = wording(label, domain, range_)["label"] if label in EVENTS else label  # "opened" is the opening year
-    reading.schema[relation] = {"domain": domain, "label": label, "range": range_}
-    if some[0].kind != "pair" and (templates := TEMPLATES.get(some[0].key)):
-        that = "who" if domain in PEOPLE else "that"
-        templates = (t.replace("{an} {range}", article(range_.replace("_", " "), range_)) for t in templates)
-        templates = (t.replace(" whom the", f" {'whom' if range_ in PEOPLE else 'that'} the") for t in templates)
-        texts = (t.replace("{a}", article("", domain).strip()).replace(" that ", f" {that} ") for t in templates)
-        reading.schema[relation] |= zip(("passage", "forward", "inverse"), texts)
+        label = wording(label, domain, range_)["label"] if event_of(label) != label else label  # "opened": opening year
+        label = re.sub(r"^date of ", "year of ", label) if range_ == "year" else label
+    if some[0].kind == "pair" and range_ not in ranges.values():
+        words = tied(label, domain, range_)
+    reading.schema[relation] = {"domain": domain, "label": label, "range": range_, **words}
+    if some[0].kind != "pair" and some[0].key in TEMPLATES:
+        reading.schema[relation] |= template_words(some[0].key, domain, range_)
     if kind == "date":
         reading.schema[f"{relation}_year"] = {
             "domain": domain,

@@ -23,7 +23,7 @@ from synth.knowledge.ingest import Reading, Row, read_text
 from synth.knowledge.naming import named
 from synth.knowledge.sources.records import scalar
 from synth.knowledge.text import tidy
-from synth.knowledge.words import PEOPLE, article, relation_name, role, singular
+from synth.knowledge.words import is_person, article, relation_name, role, singular
 
 _NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
 # steps of SQLite's virtual machine for one script; a script that needs more is not a set of tables
@@ -327,8 +327,14 @@ def _link(
 
 
 def _includes(subject: str, object: str) -> dict[str, str]:
-    if object in PEOPLE:
+    if is_person(object):
         return {"passage": "{x} has the {label} {y}."}
+    if is_person(subject):  # a member includes no books
+        return {
+            "passage": "{x} has the {label} {y}.",
+            "forward": f"{article('{label}', object)} that {{x}} has",
+            "inverse": f"{article('{domain}', subject)} who has {{y}}",
+        }
     return {
         "passage": "{x} includes the {label} {y}.",
         "forward": f"{article('{label}', object)} that {{x}} includes",

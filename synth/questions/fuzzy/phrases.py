@@ -29,15 +29,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from synth.knowledge.kb import Relation
-from synth.knowledge.words import PEOPLE, article
+from synth.knowledge.words import article, counted, is_person, many
 from synth.questions.fuzzy.spans import KINDS
 
 SLOT = "\0"
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ARTICLE = re.compile(r"(?:a|an|the) ")
-_NO_PLURAL = frozenset(
-    {"series", "species", "news", "gas", "bias", "lens", "atlas", "canvas", "mathematics", "physics", "chess"}
-)
 
 
 class Phrase(NamedTuple):
@@ -69,24 +66,6 @@ def spoken(type: str) -> str:
     return type.replace("_", " ")
 
 
-def many(noun: str) -> bool:
-    """Whether a noun phrase is one of many things: "airports", "exports - partners", "key ports (of call)"; not "gas",
-    "debt in dollars"."""
-    head = re.split(r" \(| - (?=[^ ]+ )| (?:of|in|per|by|at|from|as|for|on) |, ", noun)[0]
-    word = re.sub(r"[\s\d]+$", "", head).split(" ")[-1].lower()
-    return word.endswith("s") and not word.endswith(("ss", "us", "is", "'s")) and word not in _NO_PLURAL
-
-
-def counted(noun: str) -> bool:
-    """Whether a number before the noun counts it: "150 airports", but not "150 exports (%)" or "150 reserves in
-    barrels"."""
-    return (
-        many(noun)
-        and re.fullmatch(r"[^\W\d_]+(?: [^\W\d_]+)*", noun) is not None
-        and not re.search(r"\b(?:of|in|per|by|at)\b", noun)
-    )
-
-
 def plural(noun: str) -> str:
     """A type in the plural: countries, cities, people."""
     if noun == "person":
@@ -114,7 +93,7 @@ class Words(NamedTuple):
     @staticmethod
     def of(type: str) -> Words:
         name = spoken(type)
-        if type in PEOPLE:
+        if is_person(type):
             return Words(
                 "who",
                 "that",
@@ -206,8 +185,8 @@ def names(type_: str) -> Iterator[tuple[bool, Phrase]]:
         for text in (
             f"whose {of}name begins with ",
             f"whose {of}name starts with ",
-            f"with a {of}name that begins with ",
-            f"{w.that} has a {of}name that starts with ",
+            f"with {indefinite(f'{of}name')} that begins with ",
+            f"{w.that} has {indefinite(f'{of}name')} that starts with ",
         ):
             yield False, Phrase(text, "", "initial", type_, flag=words)
         for text in (f"{w.owner} {of}name begins with ", f"{w.other_owner} {of}name starts with "):

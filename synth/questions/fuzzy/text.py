@@ -24,7 +24,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from synth.knowledge.kb import Relation
-from synth.questions.fuzzy.phrases import PEOPLE, SLOT, Phrase, check, counted, indefinite, many, names, phrases, spoken
+from synth.knowledge.words import counted, is_person, many
+from synth.questions.fuzzy.phrases import SLOT, Phrase, Words, check, indefinite, names, phrases, spoken
 from synth.questions.fuzzy.spans import KINDS, read_span
 from synth.questions.pattern import (
     Clue,
@@ -53,8 +54,15 @@ _ASKED = re.compile(
     r"(?:(?:What|Who) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\."
     r"|Who (?P<c>(?!is |are ).+)\?"
 )
-_WHO = re.compile(r"the [a-z]+ who (?=[a-z]+ed )")  # "the discoverer who discovered {x}": "Who discovered {x}?"
+_WHO = re.compile(
+    r"the [a-z]+ who (?=(?:[a-z]+ed|built|made) )"
+)  # "the discoverer who discovered {x}": "Who discovered {x}?"
+_ROLE = re.compile(r"(?:that|which|who) is the ")
 _LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
+_BODIES = frozenset(
+    {"school", "university", "museum", "organisation", "organization", "institution", "employer", "library"}
+)
+_BODY = re.compile(r"(?:University|Museum|Institute|Academy|College|School|Ministry|Bank|Library|Church) of ")
 _THE = re.compile(
     r"^(?:United|Isle of|Republic of|(?:\w+ )+Republic of|Federated|Kingdom of|Commonwealth of|State of|Union of) |"
     r"(?:^| )(?:Islands|Republic|States|Emirates|Kingdom|Territory|Territories|Lands|Isles|Federation)$|"
@@ -149,7 +157,7 @@ class Realiser:
         before, after = self._asks[relation]
         range_ = self.relations[relation].range
         what, np = (
-            "Who is" if range_ in PEOPLE else "What are" if many(before.removeprefix("the ")) else "What is",
+            "Who is" if is_person(range_) else "What are" if many(before.removeprefix("the ")) else "What is",
             before + root + after,
         )
         if who := _WHO.match(np):
@@ -169,7 +177,7 @@ class Realiser:
         avoid = (
             () if begins or len(clues) == 1 else ("with", "which", "")
         )  # "that has A and where B is C", not "with A and where B is C"; not "whose A is B and of a C"
-        avoid = (*avoid, "that") if avoid and type_ in PEOPLE else avoid  # "who" goes on as "who"
+        avoid = (*avoid, "that") if avoid and is_person(type_) else avoid  # "who" goes on as "who"
         clauses = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
         return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
@@ -210,8 +218,10 @@ class Realiser:
             p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"
         if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
             filled = filled.removeprefix("the ")  # no "the the Netherlands"
-        if kind == "description" and re.search(r"\b(?:is|are) $", p.before):  # "whose nationality is that of Ann Lo"
-            filled = re.sub(rf"^(?:a|an) {re.escape(spoken(self._other(p)))} of (?!which )", "that of ", filled)
+        if kind == "description" and self._told_before(p):  # "whose nationality is that of Ann Lo"
+            noun = re.escape(spoken(self._other(p)))
+            filled = re.sub(rf"^(?:a|an|the) {noun} of (?!which )", "that of ", filled)
+            filled = re.sub(rf"^(?:a|an) {noun} ", "one ", filled)  # "whose artist is one who ..."
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -230,7 +240,19 @@ class Realiser:
         noun = spoken(term.type)
         if not term.clues:
             return f"some {noun}"
-        return f"{f'the {noun}' if isinstance(target, Than) else indefinite(noun)} {self._joined(term.clues, term.type, rng)}"
+        said, sole = self._joined(term.clues, term.type, rng), self._sole(term.clues)
+        if sole and not isinstance(target, Than) and (role := _ROLE.match(said)):
+            return f"the {said[role.end() :]}"  # "the writer of The Ash Quay", not "the person who is the writer of it"
+        return f"{f'the {noun}' if sole or isinstance(target, Than) else indefinite(noun)} {said}"
+
+    def _sole(self, clues: Sequence[Clue | Named]) -> bool:
+        """Whether a description says of itself that it fits one thing: the artist of a painting."""
+        c = clues[0]
+        return len(clues) == 1 and isinstance(c, Clue) and not c.forward and self.relations[c.relation].functional
+
+    def _told_before(self, p: Phrase) -> bool:
+        """Whether the words before a description end with its type: "whose next station is "."""
+        return re.search(rf"\b{re.escape(spoken(self._other(p)))} (?:is|are) $", p.before) is not None
 
     def _kind(self, clue: Clue | Named) -> tuple[str, bool | int]:
         if hub(clue) is not None and self.phrases.get((clue.relation, True, "same")):  # type: ignore[union-attr]
@@ -345,6 +367,8 @@ class Realiser:
             readings += [x for x in self.find(where, bare) if x not in readings]
         if p.kind in ("description", "same") and not r.literal:
             readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
+            if p.kind == "description" and slot.startswith("one ") and self._told_before(p):
+                readings += self._described(type_, f"the {spoken(type_)} {slot[4:]}", "the", last)
         if p.kind == "same":
             back = (Clue(relation=r.name, forward=False, target=t) for t in readings)
             return [_clue(p, Node(type=r.range, clues=(c,))) for c in back]
@@ -354,12 +378,17 @@ class Realiser:
         text = text[:1].lower() + text[1:]  # a description may begin a sentence
         if text == f"some {spoken(type_)}":
             return [Node(type=type_, clues=())]
-        head = "that " if text.startswith("that of ") and article != "the" else f"{article} {spoken(type_)} "
-        return (
-            [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)]
-            if last and text.startswith(head)
-            else []
-        )
+        head, the = f"{article} {spoken(type_)} ", f"the {spoken(type_)} "
+        if article != "the" and text.startswith("that of "):
+            head = "that "
+        if last and text.startswith(head):
+            return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)]
+        if last and text.startswith(the):  # "the artist of Fog in Rain": one by its words
+            return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(the), type_) if self._sole(c)]
+        if last and article != "the" and text.startswith("the "):
+            told = self._clauses(f"{Words.of(type_).that} is {text}", type_)
+            return [Node(type=type_, clues=c) for c in told if self._sole(c)]
+        return []
 
 
 def _begins(p: Phrase) -> str:
@@ -378,9 +407,10 @@ def _unstopped(text: str) -> tuple[str, ...]:
 
 
 def with_article(name: str, type_: str) -> str:
-    """A name as English says it: the Netherlands, the Isle of Man, the Caribbean. Only of countries and their like:
-    "United" may be a band."""
-    return f"the {name}" if type_ in _LANDS and _THE.search(name) else name
+    """A name as English says it: the Netherlands, the Isle of Man, the University of Verlo. Only of countries, schools
+    and their like: "United" may be a band."""
+    the = (type_ in _LANDS and _THE.search(name)) or (type_ in _BODIES and _BODY.match(name))
+    return f"the {name}" if the else name
 
 
 def undirected(pattern: Pattern, relations: Collection[str]) -> str:

@@ -117,7 +117,7 @@ def test_a_relation_that_holds_both_ways(tmp_path):
     rows = [{"name": a, "friends": b} for a, b in (("Ann", ["Bob", "Cy"]), ("Bob", ["Ann"]), ("Cy", ["Ann"]))]
     (tmp_path / "t.json").write_text(json.dumps(rows))
     r = build([read_source(tmp_path / "t.json", "json_records", name="t", type="person")]).kb.relations["friends"]
-    assert r.range == "person" and r.ask("A") == "a person that has A as a friend" == r.ask_back("A")
+    assert r.range == "person" and r.ask("A") == "a person who is a friend of A" == r.ask_back("A")
 
 
 def test_what_was_guessed_is_written_when_it_fails(tmp_path, monkeypatch, capsys):

@@ -96,7 +96,7 @@ def test_units_stand_in_the_label_and_types_come_from_pages_or_folders(folder):
     _, built, _ = read(folder, folders=True)
     assert built.kb.entities["cities:Zelton"].type == "cities" and built.kb.entities["country:Norvia"].type == "country"
     assert (
-        built.kb.relations["docs_area"].label == "area in sq km"
+        built.kb.relations["docs_area"].inverse == "a {domain} with an {label} of {y} square kilometres"
         and built.kb.relations["docs_founded_year"].range == "year"
     )
 
