@@ -315,7 +315,8 @@ def read_messages(body: Mapping[str, Any]) -> Asking:
 
 
 def write_chat(answer: Reply, model: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}
+    content = answer.text or (None if answer.calls else "")  # null means that there are calls: programs rely on it
+    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": None}
     if answer.calls:
         message["tool_calls"] = [
             {"id": i, "type": "function", "function": {"name": n, "arguments": a}} for i, n, a in answer.calls

@@ -902,6 +902,15 @@ def test_a_program_may_ask_before_the_call_that_started_it_returns(agent, monkey
     assert rollout.score == Unscorable(reason="agent_silent: the program ended without asking the model")
 
 
+def test_an_empty_reply_is_an_empty_text(agent):
+    """A program that reads the content of each reply does not crash where the model has said nothing."""
+    rollout = one(
+        lambda seen, seed: "",
+        agent("print(json.dumps({'answer': said(problem['prompt'])['content'].strip() + 'nothing'}))"),
+    )
+    assert rollout.score == Scored(value=0.0, parts=rollout.score.parts) and rollout.score.parts["answered"] == 1.0
+
+
 def test_no_program_waits_for_the_slowest(agent, tmp_path):
     """The first waits, after its first turn, until the second has had all of its turns and has ended."""
     mark = tmp_path / "ended"
