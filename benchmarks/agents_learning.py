@@ -53,7 +53,8 @@ client = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
 headers = {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"}
 def said(messages):
     client.request("POST", address.path + "/chat/completions", json.dumps({"model": "policy", "messages": messages}), headers)
-    return json.load(client.getresponse())["choices"][0]["message"]
+    message = json.load(client.getresponse())["choices"][0]["message"]
+    return {**message, "content": message["content"] or ""}
 def answer(text):
     end = text.rfind("</answer>")
     start = text.rfind("<answer>", 0, max(end, 0))
@@ -128,7 +129,7 @@ def run(task: str, arm: str, protocol: dict[str, Any], seed: int, address: str, 
         raise RuntimeError(f"{task}, {arm}, seed {seed}: an answer to a problem of the test split has no score")
     return {
         "right": float(np.mean(scores)),
-        "auc": float(np.mean([r["reward"] for r in rows])),
+        "auc": float(np.mean([r["reward"] for r in rows] or [np.nan])),
         "samples": float(sum(r["rollouts"] for r in rows)),
         "rewards": [r["reward"] for r in rows],
     }
