@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 FOR_TESTS := OMP_NUM_THREADS=2 MKL_NUM_THREADS=2 PYTHONDONTWRITEBYTECODE=
 export PATH := $(abspath $(BIN)):$(PATH)
 .DEFAULT_GOAL := help
-.PHONY: help install models smollm cookbook engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-scaling drill-services drill-sandbox pictures methods environments losses leaderboard tables manual docs clean
+.PHONY: help install models smollm cookbook engine-cpu run test test-fast lint types schedule ui drill drill-files drill-power drill-resume drill-scaling drill-services drill-sandbox pictures methods environments losses examples leaderboard tables manual docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed 's/:[^#]*## /\t/' | expand -t 16
@@ -94,6 +94,9 @@ models: $(STAMP) ## write the tables of docs/your-model.md anew from the cases o
 
 environments: $(STAMP) ## play the examples of docs/examples/environments.md and write the page anew
 	$(BIN)/python -m docs.generators.environments
+
+examples: $(STAMP) ## grow the questions of docs/examples/source-kinds.md, forty of each kind of source, and write the page anew
+	$(BIN)/python -m docs.generators.source_kinds
 
 media: $(STAMP) ## draw docs/images/media.png anew: what methods on pictures, clips, screens and sprites see
 	$(BIN)/python -m docs.generators.media

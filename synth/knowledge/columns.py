@@ -361,7 +361,7 @@ def _things(
         thing = thing_of(label)
         thing = thing if thing != domain else f"{thing}_{'kind' if thing != 'kind' else 'group'}"
         return say(thing, single=_single(column))
-    return say("string")
+    return say("string", single=_single(column))
 
 
 def range_of(column: Column, type_of: Callable[[str], str]) -> str:

@@ -174,7 +174,7 @@ TEMPLATES = {
     ),
     "author": ("{x} was written by {y}.", "the author of {x}", "{a} {domain} that was written by {y}"),
     "founded_by": ("{x} was founded by {y}.", "the founder of {x}", "{a} {domain} that was founded by {y}"),
-    "starring": ("{x} stars {y}.", "an actor who plays in {x}", "{a} {domain} that stars {y}"),
+    "starring": ("{x} stars {y}.", "{an} {range} who plays in {x}", "{a} {domain} that stars {y}"),
     "born_in": ("{x} was born in {y}.", "the place of birth of {x}", "{a} {domain} who was born in {y}"),
     "died_in": ("{x} died in {y}.", "the place of death of {x}", "{a} {domain} who died in {y}"),
     "located_in": ("{x} is located in {y}.", "the location of {x}", "{a} {domain} located in {y}"),
