@@ -16,6 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from multiprocessing import forkserver
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -124,7 +125,9 @@ def begun(
 ) -> Any:
     """The process of a stage (`run`), which has just begun; what it says on stderr goes to `said`."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["small", "tasks.stages.sft", "tasks.stages.rl", "tasks.stages.preferences"])
+    context.set_forkserver_preload(["tests.support.preloaded"])
+    with contextlib.chdir(Path(__file__).parents[2]):  # where it finds that; it says nothing where it does not
+        forkserver.ensure_running()
     child = context.Process(
         target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock, dict(env or {}))
     )
