@@ -127,6 +127,9 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "t_pop": {"duels": 4},
     "speculate": {"steps": 20},
 }
+PACE_IF_LARGER: dict[str, dict[str, int]] = {
+    "draft_tree": {"steps": 20, "gto": 4}
+}  # bounds of what recipes may set to 0
 SPREAD = 3.0  # nats
 SAME = 1e-5  # two directions that differ by less are one
 
@@ -581,6 +584,7 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
             for spec in value if isinstance(value, list) else [value]:
                 if isinstance(spec, dict):
                     spec |= PACE.get(spec.get("piece", ""), {})
+                    spec |= {k: min(spec[k], most) for k, most in PACE_IF_LARGER.get(spec.get("piece", ""), {}).items()}
     for stage, bounds in IF_LARGER.items():
         for knob, most in bounds.items():
             _put(stages[stage].params, knob, min(stages[stage].value(knob), most))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -168,12 +169,19 @@ def _literal(node: ast.expr, path: Path, name: str) -> Any:
 def knobs(path: Path) -> dict[str, Knob]:
     """Name -> Knob, for the function named as the file. A keyword-only argument without a default is no knob: the code
     passes it. Knobs are read once for each state of the files that declare them."""
+    known = _declared(path)
+    return known | {name: _fresh(knob) for name, knob in known.items() if isinstance(knob.default, list | dict)}
+
+
+@once_at_rest
+def _declared(path: Path) -> dict[str, Knob]:
+    """The knobs that a file declares: to be read, not to be changed."""
     known, stamps = _KNOWN.get(path, ({}, {}))
     if not stamps or any(_stamp(file) != stamp for file, stamp in stamps.items()):
         known = _knobs(path)
         homes = {path, *(one.home for _, one in leaves(known))}
         _KNOWN[path] = known, {file: _stamp(file) for file in homes}
-    return known | {name: _fresh(knob) for name, knob in known.items() if isinstance(knob.default, list | dict)}
+    return known
 
 
 _KNOWN: dict[Path, tuple[dict[str, Knob], dict[Path, tuple[int, int]]]] = {}  # and the stamps of the files they are in
@@ -425,24 +433,47 @@ def _files_of(module: str) -> list[Path]:
     parts = module.split(".")
     if parts[0] not in PACKAGES:
         return []
-    out = [CODE.joinpath(*parts[:i], "__init__.py") for i in range(1, len(parts) + 1)]
-    out += [place / f"{parts[-1]}.py" for place in places(KIND_OF.get(".".join(parts[:-1]), ".".join(parts[:-1])))]
-    return [p for p in out if p.is_file()]
+    above, file = ".".join(parts[:-1]), f"{parts[-1]}.py"
+    files = [_python(place).get(file) for place in places(KIND_OF.get(above, above))]
+    return [*_packages(module), *(p for p in files if p is not None)]
+
+
+@once_at_rest
+def _packages(dotted: str) -> tuple[Path, ...]:
+    """The `__init__.py` of a package and of those that it lies in, the outermost first."""
+    above = dotted.rpartition(".")[0]
+    init = _python(CODE.joinpath(*dotted.split("."))).get("__init__.py")
+    return (*(_packages(above) if above else ()), *([init] if init else ()))
+
+
+@once_at_rest
+def _python(folder: Path) -> dict[str, Path]:
+    """Name -> path of the Python files of a folder, {} where there is none."""
+    try:
+        with os.scandir(folder) as found:
+            return {e.name: folder / e.name for e in found if e.name.endswith(".py") and e.is_file()}
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
 
 
 @dataclass(frozen=True)
 class Imports:
     """Look-ups shared by all closures of one plan; the next plan reads the disk again.
 
-    of_file: file -> the files that it imports itself; of_module: module -> the files that importing it executes."""
+    of_file: file -> the files that it imports itself; of_module: module -> the files that importing it executes; of_start:
+    the closures that were made."""
 
     of_file: dict[Path, list[Path]] = field(default_factory=dict)
     of_module: dict[str, list[Path]] = field(default_factory=dict)
+    of_start: dict[frozenset[Path], frozenset[Path]] = field(default_factory=dict)
 
 
-def closure(start: list[Path], known: Imports) -> set[Path]:
+def closure(start: list[Path], known: Imports) -> frozenset[Path]:
     """`start` and every file of this code that it imports, directly or not. Imports of PLUMBING, and folders opened by
     computed names (see `opened`), are not followed."""
+    begun = frozenset(start)
+    if begun in known.of_start:
+        return known.of_start[begun]
     seen: set[Path] = set()
     queue = list(start)
     while queue:
@@ -453,7 +484,8 @@ def closure(start: list[Path], known: Imports) -> set[Path]:
         if path not in known.of_file:
             known.of_file[path] = imported(path, known)
         queue += known.of_file[path]
-    return seen
+    known.of_start[begun] = frozenset(seen)
+    return known.of_start[begun]
 
 
 def imported(path: Path, known: Imports, without: Collection[str] = ()) -> list[Path]:

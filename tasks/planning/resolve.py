@@ -8,6 +8,7 @@ knobs; a mapping without the key `piece` changes knobs of the current piece. Gro
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -319,10 +320,18 @@ def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]
 
 
 def _defaults(stage: Resolved) -> None:
-    for knob in stage.knobs.values():
-        where = f"{src.name_of(stage.path)}: {knob.name}"
+    stage.params |= copy.deepcopy(_of_file(stage.name, stage.path))
+
+
+@once_at_rest
+def _of_file(stage: str, path: Path) -> dict[str, Any]:
+    """Knob -> default of a stage, complete: to be copied, not to be changed."""
+    out: dict[str, Any] = {}
+    for knob in src.knobs(path).values():
+        where = f"{src.name_of(path)}: {knob.name}"
         start = dict.fromkeys(knob.fields) if knob.fields else None
-        stage.params[knob.name] = _value(stage.name, knob, knob.default, start, where)
+        out[knob.name] = _value(stage, knob, knob.default, start, where)
+    return out
 
 
 def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: Any, where: str) -> None:
