@@ -457,6 +457,16 @@ def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
             assert resolve.read_recipe(recipe)["id"] == recipe
 
 
+def test_what_is_changed_in_one_resolved_recipe_is_in_no_other(tmp_path):
+    params = resolve.check_params({"recipe": "grpo"}, tmp_path)
+    with files_at_rest():
+        one, other = (resolve.resolve(params)[0]["rl"].params for _ in range(2))
+        one["optimizer"]["lr"] = -1.0
+        one["rewards"].append({"piece": "length"})
+        for again in (other, resolve.resolve(params)[0]["rl"].params):
+            assert again["optimizer"]["lr"] > 0 and {"piece": "length"} not in again["rewards"]
+
+
 def test_every_shipped_protocol_says_what_kind_of_evidence_it_is():
     from tasks.lab.behaviour import KINDS, WHERE, kind_of
 
