@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +20,7 @@ from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
-from synth.preferences.ledger import Ledger, Names, Verdicts, View, group_of
+from synth.preferences.ledger import Ledger, Names, Once, Told, Verdicts, View, group_of
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -43,13 +43,15 @@ def run_cleaners(
     folds: int = 5,
     c: float = 1.0,
     protected: Protected | None = None,
+    once: Once | None = None,
 ) -> tuple[Sequence[PreferencePair], Sequence[PreferencePair], dict[str, float]]:
     """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions: lists of a list of pairs, else
-    what is made anew each time it is gone through (`synth.preferences.ledger`).
+    what is made anew each time it is gone through (`synth.preferences.ledger`). once: finds what an earlier run of the same
+    pairs, cleaners and knobs got: each column, and the decisions of each cleaner or of those that go together.
 
     Raises UserError if a cleaner would remove all pairs, or needs a column that is missing and cannot be computed.
     """
-    kept, removed, noise = judged(pairs, cleaners, policy, folds=folds, c=c, protected=protected)
+    kept, removed, noise = judged(pairs, cleaners, policy, folds=folds, c=c, protected=protected, once=once)
     return (list(kept), list(removed), noise) if isinstance(pairs, list) else (kept, removed, noise)
 
 
@@ -61,16 +63,17 @@ def judged(
     folds: int,
     c: float,
     protected: Protected | None = None,
+    once: Once | None = None,
 ) -> tuple[View, View, dict[str, float]]:
     """As `run_cleaners`, whatever the pairs are."""
-    ledger, rest, noise = Ledger(pairs), np.arange(len(pairs)), dict[str, float]()
-    removed, columns = list[np.ndarray](), _Columns(ledger, folds, c, protected)
+    ledger, rest, noise = Ledger(pairs, once), np.arange(len(pairs)), dict[str, float]()
+    removed, columns = list[np.ndarray](), _Columns(ledger, folds, c, protected, once)
     with no_collection():
         for run in chain(_runs(cleaners), [[policy]] if policy else []):
             noise |= columns.add(rest, run[0].needs)  # type: ignore[attr-defined]
             carried_out = policy is None or run[0] is policy
-            for cleaner, said in zip(run, verdicts(ledger.view(rest), run, carried_out=carried_out), strict=True):
-                gone = ledger.said(rest, said, carried_out=carried_out)
+            for cleaner, told in zip(run, _told(ledger.view(rest), run, carried_out=carried_out), strict=True):
+                gone = ledger.said(rest, told, carried_out=carried_out)
                 if not carried_out:
                     continue
                 if len(rest) and gone.all():
@@ -143,6 +146,23 @@ def _runs(cleaners: Iterable[Callable[..., Any]]) -> Iterator[list[Callable[...,
         yield run
 
 
+def _told(pairs: View, cleaners: Sequence[Callable[..., Sequence[Decision]]], *, carried_out: bool) -> list[Told]:
+    """`verdicts` as arrays, found again where an earlier run had them."""
+
+    def made() -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for k, said in enumerate(verdicts(pairs, cleaners, carried_out=carried_out)):
+            out[f"kinds{k}"], out[f"code{k}"], out[f"score{k}"] = said.arrays()
+        return out
+
+    told = pairs.once(getattr(cleaners[0], "piece", "cleaner").rpartition("/")[2], made)
+    kinds = [
+        [(step, action, reason, other) for step, action, reason, other in told[f"kinds{k}"]]
+        for k in range(len(cleaners))
+    ]
+    return [(kinds[k], told[f"code{k}"], told[f"score{k}"]) for k in range(len(cleaners))]
+
+
 def verdicts(
     pairs: View, cleaners: Sequence[Callable[..., Sequence[Decision]]], *, carried_out: bool
 ) -> list[Verdicts]:
@@ -176,9 +196,11 @@ def verdicts(
 class _Columns:
     """The columns that cleaners need and pairs lack, computed where they are asked for."""
 
-    def __init__(self, ledger: Ledger, folds: int, c: float, protected: Protected | None) -> None:
+    def __init__(
+        self, ledger: Ledger, folds: int, c: float, protected: Protected | None, once: Once | None = None
+    ) -> None:
         self.ledger, self.folds, self.c, self.protected = ledger, folds, c, protected
-        self.known = Known()
+        self.known = Known(once and (lambda name, make: once(f"features-{name}", make)))
 
     def add(self, rows: np.ndarray, needs: frozenset[str]) -> dict[str, float]:
         """Adds what is missing, and gives the estimated noise rate by kind of prompt.
@@ -195,25 +217,36 @@ class _Columns:
             )
         noise: dict[str, float] = {}
         if self.protected and "overlap" in missing:
-            self._column(rows, "overlap", map(self.protected.of, pairs))
+            guard = self.protected
+            self._column(rows, "overlap", lambda: {"values": _rounded(map(guard.of, pairs), len(rows))})
         if "out_of_fold_blind" in missing:
-            self._column(rows, "out_of_fold_blind", self._out_of_fold(pairs, blind=True)[0])
+            made = lambda: {"values": _rounded(self._out_of_fold(pairs, blind=True)[0], len(rows))}  # noqa: E731
+            self._column(rows, "out_of_fold_blind", made)
         if "out_of_fold" in missing:
-            right, table = self._out_of_fold(pairs)
-            many = np.bincount(table.about, minlength=len(table.kinds)) >= 30
-            named = sorted((table.kinds[k], k) for k in np.flatnonzero(many).tolist())
-            noise["all"] = round(noise_rate_of_pairs(right), 4)
-            noise |= {name: round(noise_rate_of_pairs(right[table.about == k]), 4) for name, k in named}
-            self._column(rows, "out_of_fold", right)
+            noise = self._column(rows, "out_of_fold", lambda: self._with_noise(pairs))["noise"]
         return noise
+
+    def _with_noise(self, pairs: View) -> dict[str, Any]:
+        right, table = self._out_of_fold(pairs)
+        many = np.bincount(table.about, minlength=len(table.kinds)) >= 30
+        named = sorted((table.kinds[k], k) for k in np.flatnonzero(many).tolist())
+        noise = {"all": round(noise_rate_of_pairs(right), 4)}
+        noise |= {name: round(noise_rate_of_pairs(right[table.about == k]), 4) for name, k in named}
+        return {"values": _rounded(right, len(pairs)), "noise": noise}
 
     def _out_of_fold(self, pairs: View, *, blind: bool = False) -> tuple[np.ndarray, Differences]:
         groups = np.unique(self.ledger.groups()[pairs.rows], return_inverse=True)[1]
         return _fitted(pairs, groups, folds=self.folds, c=self.c, blind=blind, known=self.known)
 
-    def _column(self, rows: np.ndarray, name: str, values: Iterable[float]) -> None:
-        rounded = (round(float(x), 6) for x in values)
-        self.ledger.column(rows, name, np.fromiter(rounded, np.float64, len(rows)))
+    def _column(self, rows: np.ndarray, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        made = self.ledger.once(name, make)
+        self.ledger.column(rows, name, made["values"])
+        return made
+
+
+def _rounded(values: Iterable[float], n: int) -> np.ndarray:
+    """[n]"""
+    return np.fromiter((round(float(x), 6) for x in values), np.float64, n)
 
 
 def out_of_fold(

@@ -90,10 +90,12 @@ class Reader:
         Raises ValueError where the columns of the first row fit no layout, or where not one rating could be read as a
         number.
         """
-        layout: Layout | None = None
-        votes = _Votes()
-        words: Counter[str] = Counter()
-        rated = 0
+        seen = Seen()
+        yield from self.each(rows, seen)
+        yield from self.end(seen)
+
+    def each(self, rows: Iterable[Row | Quarantined], seen: Seen) -> Iterator[PreferencePair | Quarantined]:
+        """As `pairs`, of some rows of a file: `seen` is what those before them say, and is told of these; `end` follows the last."""
         for item in rows:
             if isinstance(item, Quarantined):
                 yield item
@@ -103,30 +105,33 @@ class Reader:
                 yield self._aside(place, "not_an_object", f"{type(row).__name__}: {str(row)[:200]}")
                 continue
             row = {**row, **{ours: row[theirs] for ours, theirs in self.rename.items() if theirs in row}}
-            layout = layout or self.layout(list(row))
+            layout = seen.layout = seen.layout or self.layout(list(row))
             try:
                 if layout == "sides" and _value(row, ANNOTATOR) is not None:
-                    votes.add(place, row, *self._sides(row))
+                    seen.votes.add(place, row, *self._sides(row))
                     pairs = []
                 elif layout == "sides":
                     pairs = [self._voted(place, row, *self._sides(row))]
                 elif layout == "ratings":
                     pairs = list(self._rated(place, row))
-                    rated += 1
+                    seen.rated += 1
                 else:
                     pairs = [self._pair(place, row, *self._labelled(row))]
             except _Rejected as fault:
                 if fault.reason == "unknown_rating":
-                    words[fault.evidence] += 1
+                    seen.words[fault.evidence] += 1
                 yield self._aside(place, fault.reason, fault.evidence)
                 continue
             yield from pairs
-        if words and not rated:
-            seen = ", ".join(repr(w) for w, _ in words.most_common(8))
+
+    def end(self, seen: Seen) -> Iterator[PreferencePair | Quarantined]:
+        """What all rows together say. Raises ValueError where not one rating could be read as a number."""
+        if seen.words and not seen.rated:
+            told = ", ".join(repr(w) for w, _ in seen.words.most_common(8))
             raise ValueError(
-                f"{self.name}: no rating is a number (seen: {seen}): give the words of the scale, the worst first, as scale"
+                f"{self.name}: no rating is a number (seen: {told}): give the words of the scale, the worst first, as scale"
             )
-        for place, row, prompt, two, cast in votes.groups():
+        for place, row, prompt, two, cast in seen.votes.groups():
             try:
                 yield self._voted(place, row, prompt, two, cast)
             except _Rejected as fault:
@@ -314,8 +319,22 @@ class _Votes:
         sign = 1 if group[3] == two else -1
         group[4].update({name: sign * v for name, v in cast.items()})
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def groups(self) -> Iterator[tuple]:
         yield from self._found.values()
+
+
+@dataclass
+class Seen:
+    """What the rows of a file so far say about those that follow. words: ratings that are none, with their number; rated: rows
+    that have ratings; votes: rows of several annotators, which make pairs at the end."""
+
+    layout: Layout | None = None
+    words: Counter[str] = field(default_factory=Counter)
+    rated: int = 0
+    votes: _Votes = field(default_factory=_Votes)
 
 
 def _first(have: Iterable[str], names: Sequence[str]) -> str:

@@ -16,10 +16,11 @@ import math
 import os
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,6 +29,11 @@ from synth.preferences.cleaners._ranks import ranks
 from synth.types import Decision, Message, PreferencePair
 
 ROWS, BYTES = 1024, 1 << 23  # pairs and bytes on disk after which a block ends
+Once = Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]]
+"""(name, make) -> what `make` gives, or gave to an earlier run that was killed: arrays and JSON values by name."""
+Told = tuple[
+    list["Kind"], np.ndarray, np.ndarray | None
+]  # kinds, code [n] from 1, scores [n] or None where kinds have them
 Kind = tuple[str, Any, str, Any]  # step, action, reason, and the score where all pairs of this kind have the same
 
 
@@ -45,12 +51,13 @@ def group_of(pair: PreferencePair) -> str:
 
 
 class Spilled(Sequence[PreferencePair]):
-    """Pairs in a file that has no name and ends with this object. groups [n]: what `ranks` says of the names of their groups."""
+    """Pairs in a file that has no name and ends with this object, or in the file `path`. groups [n]: what `ranks` says of the names
+    of their groups."""
 
     groups: np.ndarray | None = None
 
-    def __init__(self, pairs: Iterable[PreferencePair] = ()) -> None:
-        self._file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 (open as long as the pairs are read)
+    def __init__(self, pairs: Iterable[PreferencePair] = (), path: Path | None = None) -> None:
+        self._file = path.open("w+b", 1 << 20) if path else tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 (open as long as the pairs are read)
         self._added, self._ends = array("q", [0]), np.zeros(1, np.int64)
         self._odd: dict[int, PreferencePair] = {}  # those with values that are no plain ones stay as they are
         for pair in pairs:
@@ -72,6 +79,15 @@ class Spilled(Sequence[PreferencePair]):
             self._ends = np.array(self._added, np.int64)
         return self._ends
 
+    @property
+    def odd(self) -> dict[int, PreferencePair]:
+        """Those that the file does not hold, by their place: with values that JSON does not give back."""
+        return self._odd
+
+    def close(self) -> None:
+        """Ends the use of these pairs; a file that has a name stays."""
+        self._file.close()
+
     def __len__(self) -> int:
         return len(self._added) - 1
 
@@ -87,13 +103,7 @@ class Spilled(Sequence[PreferencePair]):
     def take(self, rows: np.ndarray) -> list[PreferencePair]:
         if not len(rows):
             return []
-        begin, end = self.ends[rows], self.ends[rows + 1]
-        first, last = int(begin.min()), int(end.max())
-        if last - first <= 2 * int((end - begin).sum()):
-            span = memoryview(os.pread(self._file.fileno(), last - first, first))
-            parts = [span[a:b] for a, b in zip((begin - first).tolist(), (end - first).tolist(), strict=True)]
-        else:
-            parts = [os.pread(self._file.fileno(), b - a, a) for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
+        parts = self._data(rows)
         if not self._odd:
             return [_pair(str(part, "utf-8", "surrogatepass")) for part in parts]
         odd = self._odd
@@ -101,6 +111,64 @@ class Spilled(Sequence[PreferencePair]):
             changed(odd[i]) if i in odd else _pair(str(part, "utf-8", "surrogatepass"))
             for i, part in zip(rows.tolist(), parts, strict=True)
         ]
+
+    def _data(self, rows: np.ndarray) -> Iterable[Any]:
+        """The bytes of each pair."""
+        return _parts(self._file.fileno(), self.ends[rows], self.ends[rows + 1])
+
+
+class Joined(Spilled):
+    """The pairs of several files that `Spilled` wrote, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        super().close()
+        self._files = list[IO[bytes]]()
+        self._rows, self._bytes = [0], [0]  # at which each file begins, and the end
+        self._parts = [np.zeros(1, np.int64)]
+
+    def join(self, path: Path, ends: np.ndarray, odd: Mapping[int, PreferencePair]) -> None:
+        """ends [n + 1]: of its pairs; odd: those that are not in the file, by their place."""
+        self._files.append(path.open("rb", 0))
+        self._odd.update({self._rows[-1] + i: pair for i, pair in odd.items()})
+        self._parts.append(ends[1:] + self._bytes[-1])
+        self._rows.append(self._rows[-1] + len(ends) - 1)
+        self._bytes.append(self._bytes[-1] + int(ends[-1]))
+
+    @property
+    def ends(self) -> np.ndarray:
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
+
+    def add(self, pair: PreferencePair) -> None:
+        raise TypeError("pairs of files that are whole: add to a Spilled, then join it")
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def __len__(self) -> int:
+        return self._rows[-1]
+
+    def _data(self, rows: np.ndarray) -> Iterable[Any]:
+        which = np.searchsorted(self._rows, rows, side="right") - 1
+        out: list[Any] = [b""] * len(rows)
+        for k in np.unique(which).tolist():
+            mine = np.flatnonzero(which == k)
+            begin, end = (self.ends[rows[mine] + more] - self._bytes[k] for more in (0, 1))
+            for i, part in zip(mine.tolist(), _parts(self._files[k].fileno(), begin, end), strict=True):
+                out[i] = part
+        return out
+
+
+def _parts(file: int, begin: np.ndarray, end: np.ndarray) -> list[memoryview] | list[bytes]:
+    """The bytes between, read at once where they lie close to each other."""
+    first, last = int(begin.min()), int(end.max())
+    if last - first <= 2 * int((end - begin).sum()):
+        span = memoryview(os.pread(file, last - first, first))
+        return [span[a:b] for a, b in zip((begin - first).tolist(), (end - first).tolist(), strict=True)]
+    return [os.pread(file, b - a, a) for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
 
 
 _encode, _decode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode, json.JSONDecoder().raw_decode
@@ -160,6 +228,11 @@ def decision(step: str, action: Any, reason: str, score: float) -> Decision:
     of = new.__dict__
     of["step"], of["action"], of["reason"], of["score"] = step, action, reason, score
     return new
+
+
+def once(pairs: Sequence[PreferencePair]) -> Once:
+    """What finds again what takes long: of pairs that keep nothing, a call of `make`."""
+    return getattr(pairs, "once", None) or (lambda name, make: make())
 
 
 def taken(pairs: Sequence[PreferencePair], rows: np.ndarray) -> list[PreferencePair]:
@@ -241,8 +314,7 @@ class Verdicts(Sequence[Decision]):
             self._listed = list(self._kinds)
         return self._listed
 
-    def arrays(self) -> tuple[list[Kind], np.ndarray, np.ndarray | None]:
-        """(kinds, code [n] from 1, scores [n] or None where the kinds have them)."""
+    def arrays(self) -> Told:
         kinds, code, score = list(self._kinds), np.frombuffer(self._code, np.int32), np.frombuffer(self._score)
         least, most = np.full(len(kinds), np.inf), np.full(len(kinds), -np.inf)
         np.minimum.at(least, code, score)
@@ -290,10 +362,11 @@ class _Said:
 
 
 class Ledger:
-    """What came about with `pairs`, which stay as they are."""
+    """What came about with `pairs`, which stay as they are. once: where what takes long is found again (`Once`)."""
 
-    def __init__(self, pairs: Sequence[PreferencePair]) -> None:
+    def __init__(self, pairs: Sequence[PreferencePair], once: Once | None = None) -> None:
         self.base, self.n = pairs, len(pairs)
+        self._once = once or (lambda name, make: make())
         self._came: list[_Column | _Said] = []
         self._groups = pairs.groups if isinstance(pairs, Spilled) else None
 
@@ -302,6 +375,10 @@ class Ledger:
         if self._groups is None:
             self._groups = ranks(map(group_of, self.base))
         return self._groups
+
+    def once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """What `make` gives, or gave to an earlier run of the same work. Names are told apart by what came about before."""
+        return self._once(f"{len(self._came):02d}-{name}", make)
 
     def has(self, name: str) -> bool:
         """Whether a column of this name was computed for all pairs that are left."""
@@ -313,9 +390,9 @@ class Ledger:
         whole[rows] = values
         self._came.append(_Column(name, whole))
 
-    def said(self, rows: np.ndarray, verdicts: Verdicts, *, carried_out: bool) -> np.ndarray:
-        """Notes verdicts [rows]; gives [rows] bool, those to be removed."""
-        kinds, code, score = verdicts.arrays()
+    def said(self, rows: np.ndarray, told: Told, *, carried_out: bool) -> np.ndarray:
+        """Notes `Verdicts.arrays` of [rows]; gives [rows] bool, those to be removed."""
+        kinds, code, score = told
         whole = np.zeros(self.n, code.dtype)
         whole[rows] = code
         scores = None
@@ -390,6 +467,10 @@ class View(Sequence[PreferencePair]):
     def blocks(self) -> Iterator[list[PreferencePair]]:
         for rows in blocks(self.ledger.base, self.rows):
             yield self.ledger.take(rows, self.upto)
+
+    def once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """As of the ledger."""
+        return self.ledger.once(name, make)
 
     def take(self, places: np.ndarray) -> list[PreferencePair]:
         """Of the rows of this view."""

@@ -20,32 +20,40 @@ import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
+from itertools import chain, count, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
+from synth.preferences import cleaning, imported
 from synth.preferences.cleaners._columns import swap_sides
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaning import judged, no_collection, noise_interval
-from synth.preferences.imported import Reader
-from synth.preferences.ledger import Spilled, View, group_of, taken
+from synth.preferences.imported import Reader, Seen
+from synth.preferences.ledger import Joined, Once, Spilled, View, group_of, taken
+from synth.preferences.ledger import once as once_of
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
 from tasks.pages import page, plots
 from tasks.pages.cards import folder_card
 from tasks.pages.render import Macros
 from tasks.rows.files import rows, texts_of
-from tasks.planning.pieces import bind, bind_all
+from tasks.rows.kept import kept
+from tasks.planning.pieces import bind, bind_all, locate
 from tasks.planning.resolve import OWN_PAIRS, check_params, resolve
 from tasks.runtime.progress import Progress
-from tasks.storage import tables
+from tasks.runtime.stage import file_digest
+from tasks.storage import commit, tables
 from tasks.storage.reviews import Reviews
+from tasks.storage.shards import Parts, Shards, read_values, write_values
 
 HTML = Macros("cleaning.html")
 COMPUTED = {"out_of_fold", "out_of_fold_blind"}
@@ -61,6 +69,7 @@ PASSES, LOOKED = (
     {"duplicates": 2},
     1000,
 )  # passes of a cleaner over the pairs; pairs between two progress updates
+ROWS, PAIRS = 50_000, "pairs.bin"  # rows of a part; the file of its pairs
 FILES = ("cleaned", "flipped", "removed", "asked", "quarantine")
 
 
@@ -80,13 +89,21 @@ class Cleaned:
 
 
 def clean_rows(
-    items: Iterable[Any], reader: Reader, recipe: str = "", *, protect: Sequence[str] = (), reviews: Path | None = None
+    items: Iterable[Any],
+    reader: Reader,
+    recipe: str = "",
+    *,
+    protect: Sequence[str] = (),
+    reviews: Path | None = None,
+    parts: Parts | None = None,
 ) -> Cleaned:
-    """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`.
+    """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`; parts: where
+    what is done is kept for a run that follows this one if it is killed, of the same arguments.
     Raises UserError for a recipe or columns that do not fit."""
+    once: Once = parts.values if parts else lambda name, make: make()
     try:
         with no_collection(), Progress(None, "read") as progress:
-            read = _Read(Reviews(reviews), map(progress.counted, reader.pairs(items)))
+            read = _Read(items, reader, Reviews(reviews), progress, parts)
     except ValueError as e:
         raise UserError(str(e)) from None
     pairs, quarantined = read.pairs, read.quarantined
@@ -115,10 +132,11 @@ def clean_rows(
             folds=folds,
             c=params["regularisation"],
             protected=guard,
+            once=once,
         )
-    look = _Look()
-    noise = noise_interval(look.at(chain(kept, removed)), kept.ledger.groups()[np.append(kept.rows, removed.rows)])
-    asks, turned, longer = (np.array(x)[: len(kept)] for x in (look.asks, look.flipped, look.longer))
+    look = once("look", lambda: _look(kept, removed))
+    noise = look["noise"]
+    asks, turned, longer = (look[name][: len(kept)] for name in ("asks", "flipped", "longer"))
     to_ask, kept, flipped = kept.where(asks == 1), kept.where(asks == 0), kept.where((asks == 0) & (turned == 1))
     card = {
         "source": reader.name,
@@ -133,53 +151,144 @@ def clean_rows(
         **({"reviewed": read.reviewed} if reviews is not None else {}),
         "noise": noise,
         "length": {
-            "before": longer_wins(np.array(read.longer)),
+            "before": longer_wins(read.longer),
             "after": longer_wins(longer[asks == 0]),
         },
     }
-    parts = {"pairs": kept, "flipped": flipped, "removed": removed, "asked": to_ask, "quarantined": quarantined}
-    return Cleaned(**parts, card=card, right=np.sort(np.array(look.right)), plain=read.plain)
+    some = {"pairs": kept, "flipped": flipped, "removed": removed, "asked": to_ask, "quarantined": quarantined}
+    return Cleaned(**some, card=card, right=np.sort(look["right"]), plain=read.plain)
 
 
-class _Look:
-    """What is asked about each pair once all is decided, in one pass. asks, flipped: 1 or 0; longer: characters of the chosen side
-    more than of the rejected one; right: as of Cleaned."""
+def _look(kept: View, removed: View) -> dict[str, Any]:
+    """What is asked about each pair once all is decided, in one pass. noise: `noise_interval`; of each pair asks, flipped: 1 or 0, and
+    longer: characters of the chosen side more than of the rejected one; right: as of Cleaned, in the order of pairs."""
+    asks, flipped, longer, right = array("b"), array("b"), array("q"), array("d")
 
-    def __init__(self) -> None:
-        self.asks, self.flipped, self.longer, self.right = array("b"), array("b"), array("q"), array("d")
-
-    def at(self, pairs: Iterable[PreferencePair]) -> Iterator[PreferencePair]:
-        for pair in pairs:
+    def looked() -> Iterator[PreferencePair]:
+        for pair in chain(kept, removed):
             action = last(pair)
-            self.asks.append(action == "ask")
-            self.flipped.append(action == "flip")
-            self.longer.append(len(pair.chosen) - len(pair.rejected))
-            if (right := pair.columns.get("out_of_fold")) is not None:
-                self.right.append(1 - right if action == "flip" else right)
+            asks.append(action == "ask")
+            flipped.append(action == "flip")
+            longer.append(len(pair.chosen) - len(pair.rejected))
+            if (told := pair.columns.get("out_of_fold")) is not None:
+                right.append(1 - told if action == "flip" else told)
             yield pair
+
+    noise = noise_interval(looked(), kept.ledger.groups()[np.append(kept.rows, removed.rows)])
+    arrays = {"asks": asks, "flipped": flipped, "longer": longer, "right": right}
+    return {"noise": noise, **{name: np.array(x) for name, x in arrays.items()}}
 
 
 class _Read:
     """What a reader makes of rows. pairs: with what a person said of them; columns: that all of them have; groups: their number;
-    plain: whether every prompt is one question; longer: characters of the chosen side more than of the rejected one."""
+    plain: whether every prompt is one question; longer: characters of the chosen side more than of the rejected one.
 
-    def __init__(self, reviews: Reviews, items: Iterable[PreferencePair | Quarantined]) -> None:
-        self.pairs, self.quarantined, self.longer = Spilled(), list[Quarantined](), array("q")
-        self.columns, self.plain = set[str](), True
-        self.pairs.groups = ranks(map(group_of, self._pairs(items, reviews)))
-        self.groups, self.reviewed = int(self.pairs.groups.max(initial=-1)) + 1, reviews.n
+    Rows are read in parts of ROWS, each a file of pairs. A part that an earlier run has made is not made again, and its rows are passed
+    over; but for those that need more than their file: a pair with values that are no JSON, and rows of several annotators, which make
+    pairs when all are read.
+    """
 
-    def _pairs(self, items: Iterable[PreferencePair | Quarantined], reviews: Reviews) -> Iterator[PreferencePair]:
-        for item in items:
+    def __init__(
+        self, items: Iterable[Any], reader: Reader, reviews: Reviews, progress: Progress[Any], parts: Parts | None
+    ) -> None:
+        self._reader, self._reviews, self._progress = reader, reviews, progress
+        self._odd, told = dict[int, dict[int, PreferencePair]](), list[Mapping[str, Any]]()
+        once: Once = parts.values if parts else lambda name, make: make()
+        with ExitStack() as stack:
+            self._shards = Shards(parts.at("read"), ROWS) if parts else None
+            self._folder = parts.at("read") if parts else Path(stack.enter_context(TemporaryDirectory()))
+            self.pairs = Joined()
+            groups = once("groups", lambda: {"groups": ranks(self._named(self._parts(items), told))})["groups"]
+            if not told:  # an earlier run had read all
+                told.extend(part for _, part, _ in self._parts(items))
+        self.pairs.groups = groups
+        self.groups = int(groups.max(initial=-1)) + 1
+        self.quarantined = [Quarantined(**q) for part in told for q in part["quarantined"]]
+        have = [set(part["columns"]) for part in told if part["columns"] is not None]
+        self.columns = set.intersection(*have) if have else set[str]()
+        self.plain = all(part["plain"] for part in told)
+        self.longer = np.concatenate([part["longer"] for part in told])
+        self.reviewed = sum(part["reviewed"] for part in told)
+
+    def _named(self, parts: Iterable[tuple[int, Mapping[str, Any], list[str]]], told: list[Any]) -> Iterator[str]:
+        """The names of the groups of all pairs; what was told of each part goes into `told`."""
+        for first, part, names in parts:
+            told.append(part)
+            yield from names or map(group_of, self.pairs[first:])
+
+    def _parts(self, items: Iterable[Any]) -> Iterator[tuple[int, Mapping[str, Any], list[str]]]:
+        """(row of its first pair, what was told, names of groups of pairs that were read now) of each part, joined to `pairs`."""
+        seen, stream = Seen(), None
+        for k in count():
+            at, names = self._folder / f"{k:05d}", list[str]()
+            part = self._found(k)
+            if part is None:
+                stream = islice(iter(items), k * ROWS, None) if stream is None else stream
+                write = partial(self._write, k, islice(stream, ROWS), seen, names)
+                if self._shards:
+                    self._shards.made(k, write)
+                else:
+                    write(commit.make_folder(at))
+                part = dict(read_values(at))
+            else:
+                stream = None
+                seen.layout, seen.words, seen.rated = part["layout"], Counter(part["words"]), part["rated"]
+                self._progress.update(len(part["longer"]) + len(part["quarantined"]))
+            first = len(self.pairs)
+            self.pairs.join(at / PAIRS, part.pop("ends"), self._odd.pop(k, {}))
+            yield first, part, names
+            if part["rows"] < ROWS:
+                return
+
+    def _found(self, k: int) -> dict[str, Any] | None:
+        if self._shards is None or not self._shards.has(k):
+            return None
+        part = read_values(self._shards.at(k))
+        if part["again"]:
+            commit.remove(self._shards.at(k))
+        return None if part["again"] else part
+
+    def _write(self, k: int, rows: Iterable[Any], seen: Seen, names: list[str], at: Path) -> None:
+        """Part k of at most ROWS rows, in the folder `at`: a file of pairs and what is told of them."""
+        n, reviewed, plain, columns = 0, self._reviews.n, True, None
+        pairs, longer, quarantined = Spilled(path=at / PAIRS), array("q"), list[dict[str, Any]]()
+
+        def counted() -> Iterator[Any]:
+            nonlocal n
+            for n, row in enumerate(rows, 1):  # noqa: B007
+                yield row
+
+        def read() -> Iterator[PreferencePair | Quarantined]:
+            yield from self._reader.each(counted(), seen)
+            if n < ROWS:
+                yield from self._reader.end(seen)
+
+        for item in map(self._progress.counted, read()):
             if isinstance(item, Quarantined):
-                self.quarantined.append(item)
+                quarantined.append(vars(item))
                 continue
-            pair = reviews.about(item)
-            self.columns = self.columns & pair.columns.keys() if len(self.pairs) else set(pair.columns)
-            self.plain = self.plain and is_plain(pair)
-            self.longer.append(len(pair.chosen) - len(pair.rejected))
-            self.pairs.add(pair)
-            yield pair
+            pair = self._reviews.about(item)
+            columns = set(pair.columns) if columns is None else columns & pair.columns.keys()
+            plain = plain and is_plain(pair)
+            longer.append(len(pair.chosen) - len(pair.rejected))
+            pairs.add(pair)
+            names.append(group_of(pair))
+        self._odd[k] = pairs.odd
+        told = {
+            "rows": n,
+            "layout": seen.layout,
+            "words": seen.words,
+            "rated": seen.rated,
+            "again": bool(len(seen.votes) or pairs.odd),
+            "columns": None if columns is None else sorted(columns),
+            "plain": plain,
+            "reviewed": self._reviews.n - reviewed,
+            "quarantined": quarantined,
+            "ends": pairs.ends,
+            "longer": np.array(longer, np.int64),
+        }
+        pairs.close()
+        write_values(at, told)
 
 
 def clean_file(
@@ -192,33 +301,61 @@ def clean_file(
     protect: Sequence[str] = (),
     reviews: Path | None = None,
 ) -> Cleaned:
-    """Cleans a file, folder or dataset and writes the result into `out`. If it raises UserError, nothing is written."""
+    """Cleans a file, folder or dataset and writes the result into `out`. If it raises UserError, nothing is written.
+
+    What is done is kept beside `out` until the end, so that a run which is killed goes on there (tasks/rows/kept.py).
+    """
     reader = reader or Reader(name=Path(where).name)
     texts = [text for one in protect for text in texts_of(one)]
     if reviews is not None and not reviews.is_file():
         raise UserError(f"{reviews} does not exist: `espalier review {out}/asked.jsonl --to {reviews}` writes it")
-    cleaned = clean_rows(rows(where, split=split), reader, recipe, protect=texts, reviews=reviews)
-    write(cleaned, out)
+    pieces, params = _settings(recipe or OWN_PAIRS)
+    decided = file_digest(reviews) if reviews else ""
+    settings = [recipe, pieces, params, {**vars(reader), "rename": dict(reader.rename)}, split, texts, decided]
+    with kept(Path(where), out, "clean", settings=settings, files=_code(params)) as parts:
+        cleaned = clean_rows(
+            _Again(lambda: rows(where, split=split)), reader, recipe, protect=texts, reviews=reviews, parts=parts
+        )
+        write(cleaned, out)
     return cleaned
 
 
+class _Again:
+    """Rows that are read each time that they are gone through."""
+
+    def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._begin()
+
+
+def _code(params: Mapping[str, Any]) -> list[Path]:
+    """The files that decide about pairs: how they are read, the pieces of `params`, and what runs them."""
+    specs = [*params["cleaners"], *([params["policy"]] if params["policy"] else [])]
+    names = [*MORE, *(spec["piece"].rpartition("/")[2] for spec in specs)]
+    return [Path(cleaning.__file__), Path(imported.__file__), Path(__file__), *(locate("cleaner", n) for n in names)]
+
+
 def write(cleaned: Cleaned, out: Path) -> None:
-    """Writes the files of the module's docstring; existing files of these names in `out` are replaced."""
+    """Writes the files of the module's docstring; existing files of these names in `out` are replaced, each when it is whole."""
     out.mkdir(parents=True, exist_ok=True)
     written: dict[str, Sequence[Any]] = dict(
         zip(FILES, (cleaned.pairs, cleaned.flipped, cleaned.removed, cleaned.asked, cleaned.quarantined), strict=True)
     )
     digests, encode = {}, json.JSONEncoder(ensure_ascii=False).encode
     for name, values in written.items():
-        digest = hashlib.sha256()
+        sha256 = hashlib.sha256()
         # row by row, so that a million pairs are not held in memory again as lines
-        with (out / f"{name}.jsonl").open("wb") as file:
+        with (out / f".{name}.jsonl.part").open("wb") as file:
             for v in map(swap_sides, values) if name == "flipped" else values:  # as they were
                 row = {"id": v.id, **as_row(v, cleaned.plain)} if isinstance(v, PreferencePair) else vars(v)
                 line = f"{encode(row)}\n".encode()
                 file.write(line)
-                digest.update(line)
-        digests[f"{name}.jsonl"] = digest.hexdigest()
+                sha256.update(line)
+        digests[f"{name}.jsonl"] = sha256.hexdigest()
+    for name in written:
+        (out / f".{name}.jsonl.part").replace(out / f"{name}.jsonl")
     card = {**cleaned.card, "files": digests}
     (out / "card.json").write_text(
         json.dumps(card, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8"
@@ -364,6 +501,10 @@ class _Looked(Sequence[PreferencePair]):
             if i % LOOKED == 0:
                 self._seen(min(i, LOOKED))
             yield pair
+
+    @property
+    def once(self) -> Once:
+        return once_of(self.pairs)
 
     def take(self, rows: np.ndarray) -> list[PreferencePair]:
         self._seen(len(rows))

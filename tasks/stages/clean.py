@@ -32,6 +32,7 @@ from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 from tasks.storage.reviews import Reviews
+from tasks.storage.shards import Parts
 
 
 def clean(
@@ -69,7 +70,12 @@ def clean(
             stage, f"{len(train)} pairs are too few to fit a model of their labels: cleaners that need one are left out"
         )
     rest, removed, noise = run_cleaners(
-        train, stage.progress(cleaners, "cleaners"), policy, folds=folds, c=regularisation
+        train,
+        stage.progress(cleaners, "cleaners"),
+        policy,
+        folds=folds,
+        c=regularisation,
+        once=Parts(stage.work / "judged").values,  # the folder is of this stage's identity
     )
 
     def kept() -> Iterator[PreferencePair]:

@@ -12,6 +12,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from hashlib import blake2b
 from itertools import islice
 from operator import sub
 from typing import Any
@@ -49,13 +50,18 @@ READ, BLOCK = 1 << 13, 1 << 12  # pairs that are read at once; rows of a table t
 
 
 class Known:
-    """What was read of pairs, by the 64-bit hash of their texts: 132 bytes each. values [m, NAMES]: chosen minus rejected; about,
-    good, bad [m] int32: the places of kind and tags among `kinds` and `tags`."""
+    """What was read of pairs, by a 64-bit hash of their texts: 132 bytes each. values [m, NAMES]: chosen minus rejected; about,
+    good, bad [m] int32: the places of kind and tags among `kinds` and `tags`.
 
-    def __init__(self) -> None:
+    once: (name, make) -> what `make` gives, or gave to an earlier run that was killed (`Ledger.once`); parts are called 0, 1, ...
+    """
+
+    def __init__(self, once: Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]] | None = None) -> None:
         self.kinds, self.tags = dict[str, int](), dict[str, int]()
         self.hashes, self.values = np.zeros(0, np.int64), np.zeros((0, len(NAMES)))
         self.about, self.good, self.bad = (np.zeros(0, np.int32) for _ in range(3))
+        self._once = once or (lambda name, make: make())
+        self._parts = 0
 
     def __len__(self) -> int:
         return len(np.unique(self.hashes))
@@ -67,41 +73,63 @@ class Known:
         new: list[list[np.ndarray]] = []
         stream = iter(pairs)
         while part := list(islice(stream, READ)):
-            mine = np.array([hash((p.prompt, p.chosen, p.rejected)) for p in part], np.int64)
+            mine = np.array([_name(p) for p in part], np.int64)
             at = np.minimum(np.searchsorted(hashes, mine), max(len(hashes) - 1, 0))
             there = hashes[at] == mine if len(hashes) else np.zeros(len(mine), bool)
             out = np.zeros(len(mine), np.int64)
             out[there] = order[at[there]]
-            unread, first, place = np.unique(mine[~there], return_index=True, return_inverse=True)
-            out[~there] = n + place
+            lacking = np.flatnonzero(~there)
+            unread, first, place = np.unique(mine[lacking], return_index=True, return_inverse=True)
+            by_row = np.argsort(first)  # pairs are read in their own order, whatever their hashes are
+            rank = np.empty(len(by_row), np.int64)
+            rank[by_row] = np.arange(len(by_row))
+            out[lacking] = n + rank[place]
             n += len(unread)
             if len(unread):
-                lacking = np.flatnonzero(~there)[first]
-                new.append([unread, *self._read([part[i] for i in lacking.tolist()])])
+                rows = lacking[first[by_row]]
+                new.append([mine[rows], *self._told(mine[rows], [part[i] for i in rows.tolist()])])
             places.append(out)
         if new:
             for name in ("hashes", "values", "about", "good", "bad"):
                 setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
         return np.concatenate(places) if places else np.zeros(0, np.int64)
 
-    def _read(self, pairs: Sequence[PreferencePair]) -> tuple[np.ndarray, ...]:
-        by_prompt: dict[tuple[Message, ...], list[int]] = {}
-        for i, p in enumerate(pairs):
-            by_prompt.setdefault(p.prompt, []).append(i)
-        values = np.zeros((len(pairs), len(NAMES)))
-        about, good, bad = (np.zeros(len(pairs), np.int32) for _ in range(3))
-        kinds, tags = self.kinds, self.tags
-        for prompt, mine in by_prompt.items():  # a prompt or answer that several pairs share is read once
-            read, k = reader(prompt), kinds.setdefault(kind(prompt), len(kinds))
-            texts = {
-                text: read(text)
-                for text in dict.fromkeys(t for i in mine for t in (pairs[i].chosen, pairs[i].rejected))
-            }
-            for i in mine:
-                (g, a), (b, c) = texts[pairs[i].chosen], texts[pairs[i].rejected]
-                values[i] = np.array(a) - np.array(c)
-                about[i], good[i], bad[i] = k, tags.setdefault(g, len(tags)), tags.setdefault(b, len(tags))
-        return values, about, good, bad
+    def _told(self, hashes: np.ndarray, pairs: Sequence[PreferencePair]) -> tuple[np.ndarray, ...]:
+        """(values, about, good, bad) of pairs of these hashes."""
+        part = self._once(f"{self._parts}", lambda: {"hashes": hashes, **_read(pairs)})
+        self._parts += 1
+        if not np.array_equal(part["hashes"], hashes):  # of other pairs: a killed run had removed fewer by then
+            part = _read(pairs)
+        kinds = np.array([self.kinds.setdefault(x, len(self.kinds)) for x in part["kinds"]], np.int32)
+        tags = np.array([self.tags.setdefault(x, len(self.tags)) for x in part["tags"]], np.int32)
+        return part["values"], kinds[part["about"]], tags[part["good"]], tags[part["bad"]]
+
+
+def _name(pair: PreferencePair) -> int:
+    """A 64-bit hash of the texts of a pair, the same in every process."""
+    texts = [*(x for m in pair.prompt for x in (m.role, m.content, *m.media)), pair.chosen, pair.rejected]
+    said = "".join((",".join(map(str, map(len, texts))), " ", *texts)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(said, digest_size=8).digest(), "little", signed=True)
+
+
+def _read(pairs: Sequence[PreferencePair]) -> dict[str, Any]:
+    """values, about, good, bad, as of Known; kinds and tags: the names of theirs."""
+    by_prompt: dict[tuple[Message, ...], list[int]] = {}
+    for i, p in enumerate(pairs):
+        by_prompt.setdefault(p.prompt, []).append(i)
+    values = np.zeros((len(pairs), len(NAMES)))
+    about, good, bad = (np.zeros(len(pairs), np.int32) for _ in range(3))
+    kinds, tags = dict[str, int](), dict[str, int]()
+    for prompt, mine in by_prompt.items():  # a prompt or answer that several pairs share is read once
+        read, k = reader(prompt), kinds.setdefault(kind(prompt), len(kinds))
+        texts = {
+            text: read(text) for text in dict.fromkeys(t for i in mine for t in (pairs[i].chosen, pairs[i].rejected))
+        }
+        for i in mine:
+            (g, a), (b, c) = texts[pairs[i].chosen], texts[pairs[i].rejected]
+            values[i] = np.array(a) - np.array(c)
+            about[i], good[i], bad[i] = k, tags.setdefault(g, len(tags)), tags.setdefault(b, len(tags))
+    return {"values": values, "about": about, "good": good, "bad": bad, "kinds": list(kinds), "tags": list(tags)}
 
 
 def features(prompt: Sequence[Message], answer: str) -> dict[str, float]:
@@ -147,8 +175,16 @@ class Differences:
         def mine(x: np.ndarray) -> np.ndarray:
             return x if whole else x[rows]
 
-        self.values, self.about, good, bad = mine(known.values), mine(known.about), mine(known.good), mine(known.bad)
-        self.kinds, tags = list(known.kinds), list(known.tags)
+        # kinds in alphabetical order: in which order they were met says in which order floats are added
+        self.kinds, tags = sorted(known.kinds), list(known.tags)
+        rank = np.zeros(len(self.kinds), np.int32)
+        rank[[known.kinds[name] for name in self.kinds]] = np.arange(len(self.kinds), dtype=np.int32)
+        self.values, self.about, good, bad = (
+            mine(known.values),
+            rank[mine(known.about)],
+            mine(known.good),
+            mine(known.bad),
+        )
         self.more = more.reshape(len(rows), -1)
         here = np.flatnonzero(np.bincount(self.about, minlength=len(self.kinds))).tolist()
         coded = [self.about.astype(np.int64) * len(tags) + side for side in (good, bad)]  # kind and tag of both sides

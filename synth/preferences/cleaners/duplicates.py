@@ -22,12 +22,13 @@ from array import array
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from synth.preferences.cleaners._grams import gram_sets, jaccard, mix
 from synth.preferences.cleaners._prompts import NUMBER, Prompts, classes
-from synth.preferences.ledger import Verdicts, taken
+from synth.preferences.ledger import Verdicts, once, taken
 from synth.types import Decision, PreferencePair
 
 _TAG = re.compile(r"</?\w+>")
@@ -56,15 +57,41 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
     if len(pairs) <= TOGETHER:
         return Verdicts(d or _UNIQUE for d in _judged(list(pairs), threshold, ngram))
     copies: dict[int, Decision] = {}
-    for rows in _comparable(pairs, threshold, ngram):
-        for i, d in zip(rows.tolist(), _judged(taken(pairs, rows), threshold, ngram), strict=True):
-            if d:
-                copies[i] = d
+    found = once(pairs)
+    for k, rows in enumerate(_comparable(pairs, threshold, ngram)):
+        part = found(f"copies-{k}", lambda rows=rows: _copies(pairs, rows, threshold, ngram))
+        for i, reason, score in zip(part["at"].tolist(), part["reasons"], part["scores"].tolist(), strict=True):
+            copies[i] = _remove(reason, score)
     return Verdicts(copies.get(i, _UNIQUE) for i in range(len(pairs)))
+
+
+def _copies(pairs: Sequence[PreferencePair], rows: np.ndarray, threshold: float, ngram: int) -> dict[str, Any]:
+    """at [m]: those of rows that are copies; reasons, scores [m]."""
+    judged = _judged(taken(pairs, rows), threshold, ngram)
+    said = [(i, d.reason, d.score) for i, d in zip(rows.tolist(), judged, strict=True) if d]
+    at, scores = np.array([i for i, _, _ in said], np.int64), np.array([s for _, _, s in said], np.float64)
+    return {"at": at, "reasons": [reason for _, reason, _ in said], "scores": scores}
 
 
 def _comparable(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> Iterator[np.ndarray]:
     """Rows, ascending, some TOGETHER of them: two that are copies are in one, and one that is no copy need be in none."""
+    parted = once(pairs)("prompts", lambda: _parted(pairs, threshold, ngram))
+    of, size = parted["of"], parted["size"]
+    many = np.flatnonzero(np.bincount(of)[of] > 1)
+    many = many[np.argsort(of[many], kind="stable")]  # classes as they come, rows ascend in each
+    ends = np.append(np.flatnonzero(np.diff(of[many])) + 1, len(many))
+    texts = np.cumsum(size[many].astype(np.int64))
+    a = 0
+    while a < len(many):
+        most = min(a + TOGETHER, int(np.searchsorted(texts, (texts[a - 1] if a else 0) + CHARACTERS, side="right")))
+        k = int(np.searchsorted(ends, most, side="right"))
+        b = int(ends[k - 1]) if k and ends[k - 1] > a else int(ends[k])  # a class is one, however large
+        yield np.sort(many[a:b])
+        a = b
+
+
+def _parted(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> dict[str, np.ndarray]:
+    """of [pairs]: the class of each, by its prompt; size [pairs]: characters of its texts."""
     size = array("i")
 
     def prompts() -> Iterator[str]:
@@ -75,17 +102,7 @@ def _comparable(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -
 
     asked = Prompts(prompts(), ngram, _written)
     of = classes(asked, threshold, lambda sets, often: _rarest(sets, often, threshold))[asked.of]
-    many = np.flatnonzero(np.bincount(of)[of] > 1)
-    many = many[np.argsort(of[many], kind="stable")]  # classes as they come, rows ascend in each
-    ends = np.append(np.flatnonzero(np.diff(of[many])) + 1, len(many))
-    texts = np.cumsum(np.array(size, np.int64)[many])
-    a = 0
-    while a < len(many):
-        most = min(a + TOGETHER, int(np.searchsorted(texts, (texts[a - 1] if a else 0) + CHARACTERS, side="right")))
-        k = int(np.searchsorted(ends, most, side="right"))
-        b = int(ends[k - 1]) if k and ends[k - 1] > a else int(ends[k])  # a class is one, however large
-        yield np.sort(many[a:b])
-        a = b
+    return {"of": of, "size": np.array(size, np.int32)}
 
 
 def _judged(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> list[Decision | None]:
