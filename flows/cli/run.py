@@ -97,6 +97,7 @@ def run(args: argparse.Namespace) -> int:
         return _dry(root, plans)
     if args.jobs < 1:
         raise UserError("--jobs must be 1 or more")
+    _clusters(plans)
     if args.watch:
         if args.jobs > 1:
             raise UserError("--watch runs one stage after the other: leave --jobs or --watch out")
@@ -110,6 +111,15 @@ def run(args: argparse.Namespace) -> int:
     if args.json and code == 0 and path.exists():
         dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
     return code
+
+
+def _clusters(plans: Mapping[str, Any]) -> None:
+    """Raises UserError for a stage whose players are on a cluster that does not answer."""
+    for stage, place in (plans.get("_run") or {}).get("place", {}).items():
+        if place.get("ray"):
+            from tasks.models.ray_players import check
+
+            check(place["ray"], f"{stage}.ray")
 
 
 @contextmanager

@@ -239,8 +239,8 @@ def _knob(name: str, annotation: ast.expr | None, default: ast.expr, path: Path,
     if called == "Own":
         assert isinstance(annotation, ast.Call)
         own = tuple(ast.literal_eval(one) for one in annotation.args)
-    annotation = ast.Name("int") if place else ast.Name("dict") if own else annotation
     value = _plain(_literal(default, path, f"the default of {name}"))
+    annotation = ast.Name(type(value).__name__) if place else ast.Name("dict") if own else annotation
     return Knob(
         name=name,
         default=value,

@@ -49,8 +49,8 @@ class Own:
 
 @dataclass(frozen=True)
 class Place:
-    """Annotation of a stage's knob that says in how many parts it runs, a whole number from 1 on. It is left out of the
-    stage's plan and identity, so changing it re-runs nothing."""
+    """Annotation of a stage's knob that says in how many parts it runs, a whole number from 1 on, or, where its default
+    is a text, where. It is left out of the stage's plan and identity, so changing it re-runs nothing."""
 
 
 @once_at_rest

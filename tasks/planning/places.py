@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
+from typing import Any
 
 from tasks.core.errors import UserError
 from tasks.planning.resolve import Resolved
 
+ADDRESS = re.compile(r"(?!.*//)\S+:[0-9]+")
 # Knobs whose product is the number of rows, or pairs, of one optimizer step. Each learner needs at least one.
 ROWS = {
     "sft": ("rows_per_step",),
@@ -17,10 +20,11 @@ ROWS = {
 }
 
 
-def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
+def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
     """Stage -> its knobs of place, for stages in which one is set. Raises UserError if a step has fewer rows
-    than learners, for samplers that the engine does not allow, and for players of a control task."""
-    out: dict[str, dict[str, int]] = {}
+    than learners, for samplers that the engine does not allow, for players of a control task, and for what is no address
+    of a Ray cluster."""
+    out: dict[str, dict[str, Any]] = {}
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}
         learners = values.get("learners", 1)
@@ -34,10 +38,19 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, int]]:
                 f"{s.name}.samplers is {values['samplers']}, and {s.name}.engine.name is {engine}: several samplers are "
                 f"vLLM servers; set {s.name}.engine.name to vllm, or leave samplers out"
             )
-        if values.get("players", 1) > 1 and s.params.get("control") is not None:
+        ray = values.get("ray", "")
+        played, back = f"players is {values.get('players', 1)}", f"set {s.name}.players to 1"
+        if ray:
+            played, back = f"ray is {ray}", f"leave {s.name}.ray out"
+        if (values.get("players", 1) > 1 or ray) and s.params.get("control") is not None:
             raise UserError(
-                f"{s.name}.players is {values['players']}, and the environments of {s.name}.control are arrays, which one "
-                f"process plays at the same time: set {s.name}.players to 1"
+                f"{s.name}.{played}, and the environments of {s.name}.control are arrays, which one process plays at the "
+                f"same time: {back}"
+            )
+        if ray and ray != "auto" and not ADDRESS.fullmatch(ray):
+            raise UserError(
+                f"{s.name}.ray is {ray}, which is no address of a Ray cluster: write HOST:PORT, as `ray start --head` prints "
+                "it (port 6379, if no other was asked for), or auto for the cluster that this machine is one of"
             )
         check_shards(s.name, learners, values.get("shards", 1))
         if any(v != s.knobs[k].default for k, v in values.items()):

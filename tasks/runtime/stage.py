@@ -82,8 +82,8 @@ def load(name: str, root: Path | str = ".") -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def place(name: str, root: Path | str = ".") -> dict[str, int]:
-    """In how many parts the stage runs, as the plan of the whole run says it: it is no part of the stage's own, for it
+def place(name: str, root: Path | str = ".") -> dict[str, Any]:
+    """In how many parts the stage runs, and where, as the plan of the whole run says it: it is no part of the stage's own, for it
     changes nothing that a stage is asked for."""
     known = (Path(root) / "artifacts" / "plan" / "_run.json").exists()
     return dict(load("_run", root).get("place", {}).get(name, {})) if known else {}
@@ -112,7 +112,7 @@ class Stage:
         plan: Mapping[str, Any] | None = None,
         root: Path | str = ".",
         deps: Iterable[str] | None = None,
-        place: Mapping[str, int] | None = None,
+        place: Mapping[str, Any] | None = None,
     ) -> None:
         """plan: the content of artifacts/plan/<name>.json; deps: paths the stage may read, None = those that dvc.yaml
         lists for it."""
@@ -297,7 +297,8 @@ class Stage:
     def _record(self, seconds: float) -> None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
-        values = {"seconds": round(seconds, 2), "peak_rss_mb": round(peak, 1), **self.place}
+        values = {"seconds": round(seconds, 2), "peak_rss_mb": round(peak, 1)}
+        values |= {k: v for k, v in self.place.items() if not isinstance(v, str)}
         path = self.root / ".espalier" / "measured" / f"{self.name}.json"
         state.write(path, values)
         self.emit({"kind": "metrics", "step": 0, "metrics": values})

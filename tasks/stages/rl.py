@@ -75,6 +75,7 @@ def rl(
     shards: Place() = 1,
     samplers: Place() = 1,
     players: Place() = 1,
+    ray: Place() = "",
     steps: int = 110,
     prompts_per_step: int = 16,
     samples_per_prompt: int = 8,
@@ -132,6 +133,8 @@ def rl(
             its own; needs engine.name vllm, which with 1 runs in this process (docs/engines.md)
         players: processes that run environments, tools and verifiers beside the sampler; with 1 they run in the process
             that samples (docs/scaling.md)
+        ray: address of the Ray cluster whose machines run the players, each as an actor that takes one CPU: HOST:PORT of
+            its head, or auto for the one that this machine is in; empty: they run on this machine (docs/scaling.md)
         steps: number of steps; each samples rollouts and learns from them
         prompts_per_step: number of training questions of a step
         samples_per_prompt: number of rollouts of each question (the group size)
@@ -306,7 +309,7 @@ def rl(
         copy.deepcopy(policy) if how.staleness else policy
     )  # to run concurrently with the learner, the sampler needs its own weights
     searching = knowledge.opener(stage, k=sampling.search_top_k)
-    beside = playing(stage, players if world.first else 1, envs, hosts, searching)
+    beside = playing(stage, players if world.first else 1, envs, hosts, searching, ray if world.first else "")
     player = Player(
         sampler=way.sampler(sampled, renderer)
         if way is not None

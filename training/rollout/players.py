@@ -43,17 +43,17 @@ Built = tuple[Mapping[str, Env], Mapping[str, Any]]  # environments and tools, b
 CONTEXT = multiprocessing.get_context("spawn")  # a fork would copy locks that threads of this process hold
 
 
-class _Ended(Exception):
-    """The process is gone."""
+class Ended(Exception):
+    """The process of a player is gone; how it ended."""
 
 
-class _Late(Exception):
-    """It did not answer in time."""
+class Late(Exception):
+    """It did not answer in time; what was waited for."""
 
 
 @dataclass(eq=False)
-class _Place:
-    """The place of one process; `number` counts those that it has had."""
+class Place:
+    """The place of one process, here of this machine; `number` counts those that it has had."""
 
     build: Callable[[], Built]
     name: str
@@ -66,31 +66,47 @@ class _Place:
     ready: bool = False
 
     def start(self) -> None:
+        self.opened()
+        self.number, self.ready = self.number + 1, False
+        self.gone.clear()
+
+    def opened(self) -> None:
+        """Start the process, and open the pipe to it."""
         self.pipe, theirs = CONTEXT.Pipe()
         self.process = CONTEXT.Process(target=_work, args=(theirs, self.build), name=self.name, daemon=True)
         self.process.start()
         theirs.close()
-        self.number, self.ready = self.number + 1, False
-        self.gone.clear()
+
+    def begun(self) -> BaseException | None:
+        """Wait until the process has its environments and tools; what was raised where they could not be built."""
+        if self.ready:
+            return None
+        said = self.heard(START, "it to have its environments and tools")
+        self.ready = not isinstance(said, BaseException)
+        return None if self.ready else said
 
     def ask(self, request: tuple[Any, ...], wait: float) -> Any:
-        """The answer of the process. Raises what the environment raised there."""
+        """The answer of the process. Raises what the environment raised there, `Ended` and `Late`."""
         try:
-            answer = None if self.ready else self._heard(START, "it to have its environments and tools")
-            if not isinstance(answer, BaseException):
-                self.ready = True
-                self.pipe.send(([self.gone.popleft() for _ in range(len(self.gone))], *request))
-                answer = self._heard(wait, f"an answer of the environment {request[1]}")
+            answer = self.begun()
+            if answer is None:
+                gone = [self.gone.popleft() for _ in range(len(self.gone))]
+                answer = self.answer((gone, *request), wait)
         except (EOFError, OSError) as e:
-            raise _Ended(self.end(GRACE)) from e
+            raise Ended(self.end(GRACE)) from e
         if isinstance(answer, BaseException):
             raise answer
         return answer
 
-    def _heard(self, wait: float, what: str) -> Any:
+    def answer(self, request: tuple[Any, ...], wait: float) -> Any:
+        """Send a request, and hear the answer, which may be what was raised there."""
+        self.pipe.send(request)
+        return self.heard(wait, f"an answer of the environment {request[2]}")
+
+    def heard(self, wait: float, what: str) -> Any:
         if not self.pipe.poll(wait):
             self.end()
-            raise _Late(f"waited {wait:g} s for {what}")
+            raise Late(f"waited {wait:g} s for {what}")
         return self.pipe.recv()
 
     def end(self, grace: float = 0.0) -> str:
@@ -111,7 +127,7 @@ class _Episode:
     """What it takes to play an episode again: the problem, the turns, and what was answered to each."""
 
     problem: Problem
-    place: _Place
+    place: Place
     number: int  # of the process that holds its state
     turns: list[str] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
@@ -124,6 +140,7 @@ class Players:
     build   gives the environments and tools, in each process; it is pickled
     n       processes
     wait    seconds that an environment has for one answer
+    place   makes the place of a process of its builder and its name: on this machine, if nothing else is said
 
     Thread-safe. A context manager: it starts the processes (the first turn does, where that comes before), and on leaving
     it none is left. If this process is killed, they end by themselves.
@@ -132,14 +149,15 @@ class Players:
     build: Callable[[], Built]
     n: int
     wait: float = WAIT
-    _places: list[_Place] = field(init=False, repr=False)
+    place: Callable[[Callable[[], Built], str], Place] = Place
+    _places: list[Place] = field(init=False, repr=False)
     _choice: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
     _ids: Any = field(default_factory=count, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.n < 1:
             raise ValueError(f"{self.n} players: there must be at least one")
-        self._places = [_Place(self.build, f"player {k + 1} of {self.n}") for k in range(self.n)]
+        self._places = [self.place(self.build, f"player {k + 1} of {self.n}") for k in range(self.n)]
 
     def __enter__(self) -> Players:
         for place in self._places:
@@ -202,7 +220,7 @@ class Players:
             for _ in range(TRIES):
                 try:
                     return self._answer(name, key, episode)
-                except _Ended as e:
+                except Ended as e:
                     ended = str(e)
                     print(
                         f"warning: {place.name} ended ({ended}): another is started, and its {place.held} episodes are "
@@ -210,7 +228,7 @@ class Players:
                         file=sys.stderr,
                         flush=True,
                     )
-                except _Late as e:
+                except Late as e:
                     if not place.ready:
                         raise TimeoutError(f"{place.name}: {e}") from None
                     print(f"warning: {place.name}: {e}: it was ended", file=sys.stderr, flush=True)
@@ -259,11 +277,11 @@ class Away:
 def _work(pipe: Connection, build: Callable[[], Built]) -> None:
     """The process: answers until its starter is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the starter's to answer
-    threading.Thread(target=_end_with_starter, daemon=True).start()
+    threading.Thread(target=end_with_starter, daemon=True).start()
     try:
         envs, tools = build()
     except BaseException as e:
-        _send(pipe, e)
+        send(pipe, e)
         return
     pipe.send("ready")
     states: dict[int, dict] = {}
@@ -279,7 +297,7 @@ def _work(pipe: Connection, build: Callable[[], Built]) -> None:
         except Exception as e:
             e.add_note(f"in the process of a player:\n{traceback.format_exc()}")
             answer = e
-        _send(pipe, answer)
+        send(pipe, answer)
 
 
 def _played(env: Env, tools: Any, states: dict[int, dict], key: int, problem: Problem, text: str | None) -> Any:
@@ -299,7 +317,7 @@ def _shown(state: dict, taken: Sequence[str]) -> dict[str, Any]:
     return {k: state.pop(k) for k in taken if k in state} | {k: state[k] for k in READ if k in state}
 
 
-def _send(pipe: Connection, answer: Any) -> None:
+def send(pipe: Connection, answer: Any) -> None:
     """Send it, or, if it does not survive that, what it was."""
     try:
         if isinstance(answer, BaseException):  # some can be sent and not be made anew
@@ -311,7 +329,8 @@ def _send(pipe: Connection, answer: Any) -> None:
         pipe.send(RuntimeError(f"what a player shall send back cannot be pickled ({e}): {answer!r}"[:2000]))
 
 
-def _end_with_starter() -> None:
+def end_with_starter() -> None:
+    """End this process, one of `CONTEXT`, once the one that started it is gone."""
     starter = multiprocessing.parent_process()
     assert starter is not None
     wait_for([starter.sentinel])

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import small
 import yaml
+from ray_cluster import TOKEN, ray_cluster
 from safetensors.numpy import load_file
 
 from tasks.core.errors import TRANSIENT, UserError
@@ -181,6 +182,29 @@ def test_players_change_no_byte_and_no_plan(alone, tmp_path):
         players[0].kill()
     assert "player 1 of 2 ended (SIGKILL)" in said.result()
     assert small.outputs(root, "rl") == small.outputs(alone, "rl")
+    assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], "nobody is left"
+
+
+@pytest.mark.slow
+def test_players_on_ray_change_no_byte_and_no_plan(alone, tmp_path):
+    root = shutil.copytree(alone, tmp_path / "played", ignore=shutil.ignore_patterns("work"))
+    before = (root / "artifacts/plan/rl.json").read_bytes()
+    shutil.rmtree(root / "artifacts/rl")
+    with ray_cluster() as cluster:
+        params = yaml.safe_load((root / "params.yaml").read_text())
+        params["set"]["rl"] |= {"players": 2, "ray": cluster.address}
+        (root / "params.yaml").write_text(yaml.safe_dump(params))
+        with contextlib.chdir(root):
+            plan.write(root)
+        assert (root / "artifacts/plan/rl.json").read_bytes() == before, "place is identity"
+        with ThreadPoolExecutor(1) as beside:
+            said = beside.submit(small.run, root, "rl", env=TOKEN)
+            while not (players := processes(root, "ray::Seat")) and not said.done():
+                time.sleep(0.02)
+            players[0].kill()
+        assert "(its Ray actor died)" in said.result()
+    assert small.outputs(root, "rl") == small.outputs(alone, "rl")
+    assert json.loads((root / "artifacts/plan/_run.json").read_text())["place"]["rl"]["ray"] == cluster.address
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], "nobody is left"
 
 

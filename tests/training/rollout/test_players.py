@@ -11,50 +11,10 @@ from pathlib import Path
 import afar
 import psutil
 import pytest
-import tiny
+from played import NAMES, player, problems, shown
 
-from synth.types import Problem, Sampling, Scored, Unscorable
-from training.rollout.play import Player
+from synth.types import Scored, Unscorable
 from training.rollout.players import TRIES, Players
-
-NAMES = ["Norvia", "Zelton", "Karo", "Milbe"]
-
-
-def problems(env="all", names=NAMES):
-    return [
-        Problem.make(
-            prompt=f"What is the capital of {n} ?",
-            answer=n,
-            verifier="exact",
-            args={"aliases": []},
-            env=env,
-            family="f",
-            split="train",
-        )
-        for n in names
-    ]
-
-
-def player(players, say=None, kinds=("all",), turn=40, **more):
-    source = tiny.Scripted(say or (lambda seen, seed: f"{seed % 97} and {len(seen)}"))
-    return Player(
-        sampler=source,
-        renderer=source.renderer,
-        envs=afar.built(kinds)[0],
-        sampling=Sampling(max_tokens=turn),
-        max_tokens=400,
-        players=players,
-        **more,
-    )
-
-
-def shown(groups):
-    """All that a rollout holds."""
-    return [
-        (g.id, r.ids.tolist(), r.text, r.score, r.info, [(s.role, s.reward, s.context_reset) for s in r.segments])
-        for g in groups
-        for r in g.rollouts
-    ]
 
 
 @pytest.fixture(scope="module")
