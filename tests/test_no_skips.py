@@ -89,12 +89,15 @@ def test_the_functions_whose_time_is_listed_exist():
 
 
 def test_files_that_take_long_begin_first():
-    def items(*names):
-        return [SimpleNamespace(nodeid=n) for n in names]
+    def items(*names, slow=()):
+        return [SimpleNamespace(nodeid=n, get_closest_marker=lambda mark, n=n: n in slow or None) for n in names]
 
     tests = items("a.py::x", "b.py::x", "b.py::y[1]", "c.py::x", "d.py::x")
     fast.longest_first(tests, {"c.py::x": 9.0, "b.py::x": 5.0, "b.py::y": 6.0})
     assert [t.nodeid for t in tests] == ["b.py::x", "b.py::y[1]", "c.py::x", "a.py::x", "d.py::x"]
+    tests = items("a.py::x", "c.py::x", "d.py::x", "d.py::y", slow=("d.py::y",))
+    fast.longest_first(tests, {"c.py::x": 9.0})
+    assert [t.nodeid for t in tests] == ["d.py::x", "d.py::y", "c.py::x", "a.py::x"], "marked slow and not measured yet"
 
 
 def test_times_are_written_of_what_takes_time(tmp_path):
