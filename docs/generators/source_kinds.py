@@ -10,9 +10,10 @@ from __future__ import annotations
 import csv
 import json
 import random
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -288,8 +289,28 @@ and is left:
 """
 
 
+def levels() -> Iterator[str]:
+    """Rows of a table: of 60 questions of depth 2 with one level how many there are, and their mean fuzz."""
+    for kind, (_, write) in KINDS.items():
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "source").mkdir()
+            bases.build_base(sources_at(write(folder / "source")), folder / "kb")
+            cells = []
+            for level in (1, 2, 3, 4):
+                knobs = {"tries": 4, "seed": 0, "closed_world": True, "levels": (level,)}
+                made, _ = grow.grow(folder / "kb", grow.cells({"train": 60}, (2,)), **knobs)
+                fuzz = sum(p.difficulty["fuzz"] for p in made) / len(made) if made else 0
+                cells.append(f"{len(made)}, {fuzz:.2f}" if made else "0")
+            yield f"| {kind} | {' | '.join(cells)} |"
+
+
 def main() -> None:
-    PAGE.write_text(page(), encoding="utf-8")
+    """The page; with the argument `levels` the table of levels instead, printed."""
+    if sys.argv[1:] == ["levels"]:
+        print(*levels(), sep="\n")
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

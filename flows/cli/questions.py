@@ -32,7 +32,13 @@ def add(commands: Any) -> None:
     g.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     g.add_argument("--n", type=count, default=1000, help="questions wanted (default 1000)")
     g.add_argument("--depths", type=_numbers, default=[2, 3], metavar="2,3", help="depths, equally many of each")
-    g.add_argument("--levels", type=_numbers, default=[1, 2, 3, 4], metavar="1,2,3,4", help="fuzz levels")
+    g.add_argument(
+        "--levels",
+        type=_numbers,
+        default=[1, 2, 3, 4],
+        metavar="1,2,3,4",
+        help="fuzz levels; a question of another level is refused",
+    )
     g.add_argument(
         "--closed-world", action="store_true", help="assume that every relation is complete (the card says so)"
     )

@@ -444,7 +444,7 @@ def wording(
 
 def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
     """The words of a column with one object for each subject. verb: that of "built by"."""
-    if range == "string" and label in _PLACES:  # a text; the passage says what kind of place it is
+    if range == "string" and label in ("city", "town", "village"):  # a text; a state may be a code, "IL"
         return {"label": label, "inverse": f"{a_domain} in {{y}}"}
     if range == "string" or label.lower().replace(" ", "_") != range:
         return {"label": label}

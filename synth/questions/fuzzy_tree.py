@@ -41,7 +41,7 @@ from synth.knowledge.kb import KB, Fact, Passage, Relation
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy import phrases
 from synth.questions.fuzzy.graph import Graph
-from synth.questions.fuzzy.grow import Grower, Grown, Shape, bits, depth, fuzz
+from synth.questions.fuzzy.grow import Grower, Grown, Shape, bits, depth, fuzz, reached
 from synth.questions.fuzzy.lexicon import Lexicon, hidden, support
 from synth.questions.fuzzy.oracle import Open, Oracle, Stuck, pages_of
 from synth.questions.fuzzy.spans import narrowed
@@ -201,12 +201,16 @@ class FuzzyTrees:
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
         grown = self.grower.grow(root, relation, shape, rng, sealed=sealed)
         where = f"tree/{split}/{depth}/{index}"
+        level = 0 if isinstance(grown, str) else reached(grown.pattern.root, depth)  # type: ignore[arg-type]
+        if level and level not in self.levels:
+            grown = "off_level"
         if isinstance(grown, str):
             return Quarantined(
                 id=where,
                 stage=STAGE,
                 reason=grown,
-                evidence=f"{relation} of {self.graph.id(root)}, depth {depth}, level {shape.level}",
+                evidence=f"{relation} of {self.graph.id(root)}, depth {depth}, level {shape.level}"
+                + (f": what tells it apart is of level {level}" if level else ""),
             )
         try:
             text = self.wording.write(grown.pattern, rng)
@@ -216,7 +220,7 @@ class FuzzyTrees:
         failed, pages = self.refute(grown, text, split, facts)
         if failed is not None:
             return Quarantined(id=where, stage=STAGE, reason=failed[0], evidence=f"{text} | {failed[1]}")
-        return self.problem(grown, text, split, facts, pages=pages, index=index, level=shape.level)
+        return self.problem(grown, text, split, facts, pages=pages, index=index, level=level)
 
     def problem(
         self, grown: Grown, text: str, split: Split, facts: Sequence[Fact], *, pages: int, index: int, level: int

@@ -181,6 +181,7 @@ GATES = {
     "on_the_edge": "unique by all that a reader may count in, and no root at an end of what its vague words mean",
     "necessary": "without each single clue another answer fits too, shown by a witness and checked by SQL",
     "single_clue": "no clue suffices alone",
+    "off_level": "level is the mean level of the clues about the root, but for the one that leads to a constant, rounded; no other than the levels asked for",
     "guessable": "the most frequent answer to what is asked is right in at most the share max_guess of all cases (card.json, knobs)",
     "constant_beside": "no constant beside the root",
     "answer_in_text": "neither the answer nor a hidden name is in the text",

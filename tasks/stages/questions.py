@@ -57,7 +57,7 @@ def questions(
         n_tree_valid: number of fuzzy trees of the split valid
         n_tree_test: number of fuzzy trees of the split test
         depths: depths of the fuzzy trees, equally many of each
-        levels: levels of fuzz that the fuzzy trees aim at in turn
+        levels: levels of fuzz that the fuzzy trees aim at in turn; a question of another level is refused
         max_tree_words: most words of a fuzzy tree's question
         quotas: how much of one kind the fuzzy trees of a split and depth hold
         only: relations that fuzzy trees may use; empty means all

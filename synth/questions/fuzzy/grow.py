@@ -454,6 +454,14 @@ def _span_level(text: str) -> int:
     return 2 if text.endswith("0s") else 1
 
 
+def reached(node: Node, depth_: int) -> int:
+    """The fuzz level of a description, 1 to 4: the mean level of its clues but the one that leads to a constant, which is
+    as deep as the question."""
+    branch = next((c for c in node.clues if depth(Node(type=node.type, clues=(c,))) == depth_), None)
+    vague = [level(c) for c in node.clues if c is not branch]
+    return min(4, max(1, math.floor(sum(vague) / len(vague) + 0.5)))
+
+
 def fuzz(node: Node) -> float:
     """The mean fuzz level of all clues of a description."""
     levels: list[int] = []

@@ -383,12 +383,12 @@ class Realiser:
             head = "that "
         if last and text.startswith(head):
             return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(head), type_)]
+        told = []
         if last and text.startswith(the):  # "the artist of Fog in Rain": one by its words
-            return [Node(type=type_, clues=c) for c in self._clauses(text.removeprefix(the), type_) if self._sole(c)]
-        if last and article != "the" and text.startswith("the "):
-            told = self._clauses(f"{Words.of(type_).that} is {text}", type_)
-            return [Node(type=type_, clues=c) for c in told if self._sole(c)]
-        return []
+            told += self._clauses(text.removeprefix(the), type_)
+        if last and article != "the" and text.startswith("the "):  # "the place of death of Ann Lo" is a place too
+            told += self._clauses(f"{Words.of(type_).that} is {text}", type_)
+        return [Node(type=type_, clues=c) for c in told if self._sole(c)]
 
 
 def _begins(p: Phrase) -> str:

@@ -628,6 +628,22 @@ def test_gate_guessable_and_what_cannot_be_asked(kb: KB, made: tuple) -> None:
         FuzzyTrees.of(kb, passages(kb), seed=0, levels=[5])
 
 
+def test_a_level_that_cannot_be_reached_is_refused_and_the_level_of_a_question_is_what_it_is(
+    kb: KB, made: tuple
+) -> None:
+    for p in made[0]:
+        root = from_json(p.lineage["pattern"]).root
+        led = [c for c in root.clues if depth(Node(type=root.type, clues=(c,))) == p.difficulty["hops"]]
+        vague = [level(c) for c in root.clues if c is not led[0]]
+        assert abs(sum(vague) / len(vague) - p.difficulty["level"]) <= 0.5, p.question
+    for levels in ([1], [3, 4]):
+        some = FuzzyTrees.of(kb, passages(kb), seed=0, levels=levels)
+        good, bad = fuzzy_tree(some, {("train", 2): 12}, tries=4)
+        assert {p.difficulty["level"] for p in good} <= set(levels)
+        off = [q.evidence for q in bad if q.reason == "off_level"]
+        assert off and all("what tells it apart is of level" in e for e in off)
+
+
 def test_gate_not_answerable_reads_pages_and_not_facts(kb: KB, made: tuple) -> None:
     p = next(p for p in made[0] if p.answer in {e.name for e in kb.entities.values()})
     asked = p.lineage["facts"]

@@ -14,7 +14,8 @@ from synth.knowledge.sources.sqlite_tables import _includes
 from synth.knowledge.words import article, is_person, measured, role, thing_of, tied, wording
 from synth.knowledge.world import RELATIONS
 from synth.questions.fuzzy.phrases import SLOT, names, phrases, spoken
-from synth.questions.fuzzy.text import OPENINGS
+from synth.questions.fuzzy.text import OPENINGS, Realiser
+from synth.questions.pattern import Clue, Node, Pattern, canonical
 from tests.support.grammar import faults
 
 TYPES = (
@@ -161,3 +162,23 @@ def test_every_template_over_every_type():
     assert not wrong, f"{len(wrong)} of {n}: " + json.dumps(
         dict(random.Random(0).sample([*wrong.items()], min(25, len(wrong)))), indent=1
     )
+
+
+def test_roles_are_short_and_read_back():
+    """ "The place of death of Xy" is the place that is it, though "the place of" begins other words too."""
+    words = {"domain": "person", "range": "place", "functional": True}
+    some = [
+        Relation(name=key, label=LABELS[key], **words, **template_words(key, "person", "place"))
+        for key in ("born_in", "died_in")
+    ]
+    some.append(Relation(name="age", domain="person", range="number", label="age", functional=True))
+    said = Realiser(some, lambda x: x.partition(":")[2] or x, lambda t, name: [f"{t}:{name}"] if name == "Xy" else [])
+    place = Node(type="place", clues=(Clue(relation="died_in", forward=False, target="person:Xy"),))
+    pattern = Pattern(
+        relation="age",
+        forward=True,
+        root=Node(type="person", clues=(Clue(relation="born_in", forward=True, target=place),)),
+    )
+    texts = {said.write(pattern, random.Random(i)) for i in range(20)}
+    assert any("was born in the place of death of Xy" in t for t in texts)
+    assert not [t for t in texts if [canonical(p) for p in said.read(t)] != [canonical(pattern)]]

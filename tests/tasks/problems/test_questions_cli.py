@@ -222,7 +222,7 @@ def test_the_stage_with_trees_beside_chains(base, tmp_path) -> None:
         "n_tree_train": 6,
         "n_tree_test": 2,
         "depths": [2],
-        "levels": [1, 4],
+        "levels": [1, 2],
     }
     stage = Stage("questions", plan={"seed": 1, "params": params}, root=root, deps=["artifacts/kb"])
     with stage.running():
@@ -233,7 +233,7 @@ def test_the_stage_with_trees_beside_chains(base, tmp_path) -> None:
     assert [p.family for p in made] == ["entity_tree"] * 8 + ["fuzzy_tree"] * 8 and card["accepted"] == 16
     assert (
         card["produced"] == len(made) + len(quarantined)
-        and {p.difficulty["level"] for p in made[8:]} <= {1, 4}
+        and {p.difficulty["level"] for p in made[8:]} <= {1, 2}
         and card["trees"]["accepted"] == 8
     )
 
