@@ -73,7 +73,7 @@ drill-services: $(STAMP) ## start every local service, send it requests of other
 drill-resume: $(STAMP) ## kill real runs at N=50 random points, run them again, compare every byte
 	$(BIN)/python -m tests.support.drill --points $(or $(N),50)
 
-drill-scaling: $(STAMP) ## kill the parts of runs that have several (learners, launcher, player, server, worker of a sweep), compare every byte
+drill-scaling: $(STAMP) ## kill the parts of runs that have several (learners, launcher, player, Ray actor, server, worker of a sweep), compare every byte
 	$(BIN)/python -m tests.support.drill_scaling
 
 drill-files: $(STAMP) ## damage every file that a run leaves in six ways, run every command on each: no traceback

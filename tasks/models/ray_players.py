@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import signal
 import socket
@@ -296,7 +297,7 @@ def _connected(address: str, n: int, where: str) -> Any:
     import ray
 
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as e:
         reason = str(e).strip().splitlines()
         raise UserError(

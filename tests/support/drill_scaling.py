@@ -1,13 +1,13 @@
 """`make drill-scaling`: kill the parts of runs that have several, at moments drawn by a seed, and look at what is left.
 
 Who is killed (SIGKILL, by process id, and only what this drill has started): a process that learns (`rank`), the first, which
-also plays and writes (`first`), the launcher of both, a player (`rl.players`), one of two servers that sample
+also plays and writes (`first`), the launcher of both, a player (`rl.players`), a player on a Ray cluster (`actor`), one of two servers that sample
 (stand-ins: they answer as vLLM does and hold no model), and a worker of a sweep with all that it has started. When: at
 any moment between the victim's first and its last, drawn from how long an unbroken run takes.
 
 A kill is survived if, at the end, the outputs have the bytes of a run that nobody touched, its curve has each step once, and
 no process is left that works in the project. A run that ends with its part is begun again first, by the same command; one that
-loses a player or a server must go on by itself. 0 failures of n say: below 3/n, at 95 %.
+loses a player, an actor or a server must go on by itself. 0 failures of n say: below 3/n, at 95 %.
 
 `--only` runs some of the parts and keeps the others' rows of before.
 """
@@ -37,6 +37,7 @@ import small  # noqa: E402
 import yaml  # noqa: E402
 from drill_all import entry  # noqa: E402
 from ports import free_port  # noqa: E402
+from ray_cluster import TOKEN, ray_cluster  # noqa: E402
 
 from tasks.planning import plan  # noqa: E402
 
@@ -77,7 +78,8 @@ def waiting():
 
 class Part(NamedTuple):
     """kills: how many; stage, knobs: what runs; victim: its processes, of those of the run; again: whether the run ends with
-    it and is begun again; served: whether the stand-ins sample; waits: whether problems are played in the environment above."""
+    it and is begun again; served: whether the stand-ins sample; waits: whether problems are played in the environment above;
+    rayed: whether its players are on a Ray cluster, which the drill starts."""
 
     case: str
     kills: int
@@ -87,6 +89,7 @@ class Part(NamedTuple):
     again: bool
     served: bool = False
     waits: bool = False
+    rayed: bool = False
 
 
 def children(run: psutil.Process, word: str = "") -> list[psutil.Process]:
@@ -101,12 +104,21 @@ def ranks(run: psutil.Process) -> list[psutil.Process]:
     return found if len(found := children(run)) == 2 else []
 
 
+def seats(run: psutil.Process) -> list[psutil.Process]:
+    """The Ray actors that work in the folder of a run, which are no children of it."""
+    with contextlib.suppress(psutil.Error):
+        here, found = run.cwd(), psutil.process_iter(["cwd", "cmdline"])
+        return [p for p in found if p.info["cwd"] == here and "ray::Seat" in " ".join(p.info["cmdline"] or ())]
+    return []
+
+
 PLAYED = {"max_mismatch": 1e9, "envs": [{"piece": "waiting"}], "include_questions": False, "include_families": True}
 PARTS = {
     "rank": Part("a process that learns", 6, "sft", {"learners": 2}, lambda run: ranks(run)[1:], True),
     "first": Part("the first process, which plays and writes", 4, "rl", {"learners": 2}, lambda run: ranks(run)[:1], True),
     "launcher": Part("the launcher of two that learn", 5, "sft", {"learners": 2}, lambda run: [run] if ranks(run) else [], True),
     "player": Part("one of two players", 7, "rl", {"players": 2, **PLAYED}, lambda run: children(run, "spawn_main"), False, True, True),
+    "actor": Part("one of two players on a Ray cluster", 4, "rl", {"players": 2, **PLAYED}, seats, False, True, True, True),
     "server": Part("one of two servers that sample", 4, "rl", dict(PLAYED), lambda run: [], False, True, True),
     "sweep": Part("a worker of a sweep, with all that it started", 4, "", {}, lambda run: [], True),
 }  # fmt: skip
@@ -132,7 +144,7 @@ class Project:
         self.root, self.part, self.said = root, part, root.parent / "said"
 
     def begun(self) -> Any:
-        return small.begun(self.root, self.part.stage, self.said)
+        return small.begun(self.root, self.part.stage, self.said, env=TOKEN if self.part.rayed else None)
 
     def result(self) -> dict[str, bytes]:
         return small.outputs(self.root, self.part.stage)
@@ -245,6 +257,8 @@ def drilled(name: str, part: Part, base: Path, folder: Path, seed: int) -> Itera
             urls, servers = stack.enter_context(serving(base))
             knobs["engine"] = {"name": urls}
             victims = servers if name == "server" else part.victim
+        if part.rayed:
+            knobs["ray"] = stack.enter_context(ray_cluster()).address
         whole = Project(base, folder / f"{name}-whole", part, knobs)
         begin = time.monotonic()
         child = whole.begun()

@@ -28,6 +28,7 @@ CODE = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def cluster():
+    pytest.importorskip("ray")
     with ray_cluster() as cluster:
         yield cluster
 
@@ -158,6 +159,7 @@ def test_nobody_is_left_where_the_starter_is_killed(cluster, tmp_path):
 
 
 def test_an_address_that_does_not_answer_is_said_before_anything_is_spent(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
     monkeypatch.chdir(tmp_path)
     assert main(["init", "."]) == 0
     address = f"127.0.0.1:{free_port()}"

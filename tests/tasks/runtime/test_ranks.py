@@ -187,6 +187,7 @@ def test_players_change_no_byte_and_no_plan(alone, tmp_path):
 
 @pytest.mark.slow
 def test_players_on_ray_change_no_byte_and_no_plan(alone, tmp_path):
+    pytest.importorskip("ray")
     root = shutil.copytree(alone, tmp_path / "played", ignore=shutil.ignore_patterns("work"))
     before = (root / "artifacts/plan/rl.json").read_bytes()
     shutil.rmtree(root / "artifacts/rl")
