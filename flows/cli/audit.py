@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +37,21 @@ def add(commands: Any) -> None:
 
 def audit(args: argparse.Namespace) -> int:
     from tasks.core.errors import UserError
-    from tasks.rows.audit import audit_rows
+    from tasks.rows.audit import audit_rows, kept_of
     from tasks.rows.files import LINES
     from tasks.runtime.progress import Progress
 
     if not 0 < args.threshold <= 1:
         raise UserError(f"--threshold {args.threshold} must lie in (0, 1]")
-    path = Path(args.file)
+    path, reader = Path(args.file), reader_of(args)
+    knobs = {"split": args.split, "threshold": args.threshold}
     size = path.stat().st_size if path.is_file() and path.suffix in LINES else None
-    with Progress(size, "audit") as progress:
-        knobs = {"split": args.split, "threshold": args.threshold, "processes": args.processes}
-        report = audit_rows(args.file, reader_of(args), done=progress.update, **knobs)
+    with ExitStack() as stack:
+        parts = stack.enter_context(kept_of(args.file, reader, args.out, **knobs)) if args.out else None
+        with Progress(size, "audit") as progress:
+            report = audit_rows(args.file, reader, done=progress.update, processes=args.processes, parts=parts, **knobs)
+        if args.out:
+            _write(report, args.out)
     card = report.card
     print(
         f"{card['lines']:,} lines, {card['pairs']:,} pairs of {card['prompts']:,} prompts, {sum(card['words'].values()):,} words"
@@ -59,14 +64,23 @@ def audit(args: argparse.Namespace) -> int:
             f"  the longer side is chosen in {length['share']:.1%} [{length['low']:.1%}, {length['high']:.1%}] of {length['n']:,} pairs"
         )
     if args.out:
-        args.out.mkdir(parents=True, exist_ok=True)
-        with (args.out / "faults.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(_fault(report, line, code, other)) + "\n" for line, code, other in report.faults)
-        with (args.out / "quarantine.jsonl").open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(vars(q), ensure_ascii=False) + "\n" for q in report.quarantined)
-        (args.out / "card.json").write_text(json.dumps(card, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"wrote faults.jsonl, quarantine.jsonl and card.json to {args.out}")
     return 0
+
+
+def _write(report: Audit, out: Path) -> None:
+    """Each file replaces an earlier one when it is whole."""
+    files = {
+        "faults.jsonl": (json.dumps(_fault(report, line, code, other)) for line, code, other in report.faults),
+        "quarantine.jsonl": (json.dumps(vars(q), ensure_ascii=False) for q in report.quarantined),
+        "card.json": [json.dumps(report.card, indent=1, sort_keys=True)],
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for name, lines in files.items():
+        with (out / f".{name}.part").open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+    for name in files:
+        (out / f".{name}.part").replace(out / name)
 
 
 def _fault(report: Audit, line: int, code: str, other: int) -> dict[str, Any]:

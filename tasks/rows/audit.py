@@ -23,6 +23,9 @@ temporary folder: a band is read when its turn has come, the others where two ro
 
 One JSON lines file is read where it lies. Whatever else `espalier clean` reads (CSV, Parquet, Arrow, JSON, folders, the
 Hub) is written out once as JSON lines, into a file that is deleted afterwards; rows keep the numbers of their files.
+
+With a folder to write into, a run that is killed goes on: pieces that were read and couples that were compared are parts
+(tasks/rows/kept.py).
 """
 
 from __future__ import annotations
@@ -34,8 +37,9 @@ import tempfile
 from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +48,12 @@ import numpy as np
 from synth.preferences.cleaners._grams import BINS, bands, densified, gram_sets, hashed, jaccard
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.imported import Reader, Row
+from synth.preferences.ledger import Once
 from synth.types import PreferencePair, Quarantined
 from tasks.core.errors import UserError
 from tasks.rows.files import LINES, parsed
 from tasks.rows.files import rows as rows_of
+from tasks.storage.shards import Parts, Shards, read_values, write_values
 
 PIECE = 8 << 20  # bytes that a worker reads at once
 NEIGHBOURS = 50
@@ -108,11 +114,20 @@ class Table:
 
     def numbers(self, rows: np.ndarray) -> np.ndarray:
         """[rows, 3] uint64."""
-        return np.memmap(self.folder / "numbers", np.uint64, "r", shape=(self.n, 3))[rows]
+        return self._of("numbers", rows, np.uint64).reshape(-1, 3)
 
     def bins(self, rows: np.ndarray) -> np.ndarray:
         """[rows, 3, 64] uint16."""
-        return np.memmap(self.folder / "bins", np.uint16, "r", shape=(self.n, 3, BINS))[rows]
+        return self._of("bins", rows, np.uint16).reshape(-1, 3, BINS)
+
+    def _of(self, name: str, rows: np.ndarray, kind: Any) -> np.ndarray:
+        """What a file holds of rows, read row by row: pages of a file that is mapped count as memory, nearly all of it after a while."""
+        each, place = np.unique(rows, return_inverse=True)
+        path = self.folder / name
+        width = path.stat().st_size // self.n
+        with path.open("rb", 0) as file:
+            data = b"".join([os.pread(file.fileno(), width, width * i) for i in each.tolist()])
+        return np.frombuffer(data, kind).reshape(len(each), width // np.dtype(kind).itemsize)[place]
 
 
 @dataclass(frozen=True)
@@ -142,17 +157,18 @@ def audit_rows(
     threshold: float = 0.7,
     processes: int = 0,
     done: Callable[[int], None] = lambda n: None,
+    parts: Parts | None = None,
 ) -> Audit:
     """Audit whatever `espalier clean` reads, by the same reader of rows. Raises UserError as `audit` does."""
     path = Path(where)
     if path.is_file() and path.suffix in LINES:
-        return audit(path, reader, threshold=threshold, processes=processes, done=done)
+        return audit(path, reader, threshold=threshold, processes=processes, done=done, parts=parts)
     with tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder:
         spool = Path(folder) / "rows.jsonl"
         files, broken = _spooled(rows_of(where, split=split), spool)
         if not files:
             raise UserError(f"{where} has no pair: it is empty")
-        audited = audit(spool, reader, threshold=threshold, processes=processes, done=done)
+        audited = audit(spool, reader, threshold=threshold, processes=processes, done=done, parts=parts)
     whole = Audit(faults=audited.faults, quarantined=[], card=audited.card, files=files)
     named = [
         Quarantined(**{**vars(q), "id": "{} {}".format(*whole.place(int(q.id.removeprefix("line "))))})
@@ -161,6 +177,16 @@ def audit_rows(
     reasons = Counter(q.reason for q in (*broken, *named))
     card = {**audited.card, "quarantined": dict(sorted(reasons.items()))}
     return Audit(faults=audited.faults, quarantined=[*broken, *named], card=card, files=files)
+
+
+def kept_of(
+    where: str, reader: Reader, out: Path, *, split: str, threshold: float
+) -> AbstractContextManager[Parts | None]:
+    """The parts of an audit of `where` whose result is written into `out` (tasks/rows/kept.py)."""
+    from tasks.rows.kept import kept  # not above: each process that reads a piece imports this module
+
+    settings = [{**vars(reader), "rename": dict(reader.rename)}, split, threshold, PIECE, COMPARED, NEIGHBOURS]
+    return kept(Path(where), out, "audit", settings=settings, files=[Path(__file__)])
 
 
 def _spooled(items: Iterable[Row | Quarantined], spool: Path) -> tuple[list[tuple[int, str]], list[Quarantined]]:
@@ -193,8 +219,10 @@ def audit(
     threshold: float = 0.7,
     processes: int = 0,
     done: Callable[[int], None] = lambda n: None,
+    parts: Parts | None = None,
 ) -> Audit:
-    """Audit a JSON lines file. done: called with the bytes of each piece that is read.
+    """Audit a JSON lines file. done: called with the bytes of each piece that is read; parts: where what is done is kept for a run of the
+    same file and reader that follows this one if it is killed.
 
     Raises UserError if its columns make no pairs, and if no row is a pair.
     """
@@ -205,15 +233,28 @@ def audit(
     ]
     quarantined: list[Quarantined] = []
     lines = 0
+    shards = Shards(parts.at("read"), PIECE) if parts else None
+    once: Once = parts.values if parts else lambda name, make: make()
 
     def read(pool: Any) -> Iterator[Rows]:
         nonlocal lines
-        for (_, _, size, _), (rows, bad, n, sentence) in zip(pieces, pool.imap(_read, pieces), strict=True):
-            if sentence:
-                raise UserError(sentence)
+        there = [shards is not None and shards.has(k) for k in range(len(pieces))]
+        fresh = pool.imap(_read, [piece for piece, had in zip(pieces, there, strict=True) if not had])
+        for k, (_, _, size, _) in enumerate(pieces):
+            if shards and there[k]:
+                part = read_values(shards.at(k))
+            else:
+                rows, bad, n, sentence = next(fresh)
+                if sentence:
+                    raise UserError(sentence)
+                part = {**vars(rows), "quarantined": [vars(q) for q in bad], "lines": n}
+                if shards:
+                    shards.made(k, partial(write_values, values=part))
+            rows = Rows(**{f.name: part[f.name] for f in fields(Rows)})
             yield Rows(**{**vars(rows), "line": rows.line + lines})
+            bad = (Quarantined(**q) for q in part["quarantined"])
             quarantined.extend(Quarantined(**{**vars(q), "id": f"line {int(q.id) + lines}"}) for q in bad)
-            lines += n
+            lines += part["lines"]
             done(size)
 
     with (
@@ -226,7 +267,7 @@ def audit(
             why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "it is empty"
             first = f"; the first: {quarantined[0].id}: {quarantined[0].evidence}" if quarantined else ""
             raise UserError(f"{reader.name} has no pair: {why}{first}")
-        faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold)
+        faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold, once)
     faults.sort()
     counts = Counter(code for _, code, _ in faults)
     card = {
@@ -242,10 +283,13 @@ def audit(
 
 
 def judge(
-    rows: Table, sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]], threshold: float
+    rows: Table,
+    sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]],
+    threshold: float,
+    once: Once = lambda name, make: make(),
 ) -> list[tuple[int, str, int]]:
     """The faults of rows. sets: indices -> index -> gram sets of prompt, chosen, rejected, for the rows that must be
-    compared exactly."""
+    compared exactly; once: finds again what an earlier run had compared."""
     n = rows.n
     out: list[tuple[int, str, int]] = []
     prompt, chosen, rejected = (rows.text[:, k] for k in range(3))
@@ -267,21 +311,29 @@ def judge(
         i, j = a[start : start + COMPARED], b[start : start + COMPARED]
         open_ = ~gone[i] & ~gone[j] & (unordered[i] != unordered[j])
         i, j = i[open_], j[open_]
-        grams = sets(np.unique(np.concatenate([i, j])))
-        _compared(rows, i, j, grams, threshold, gone, out)
+        found = once(f"compared-{start // COMPARED}", partial(_compared, i, j, sets, threshold, gone.copy()))
+        for i, j in found["crossed"].tolist():
+            out += [
+                (int(rows.line[i]), "near_contradiction", int(rows.line[j])),
+                (int(rows.line[j]), "near_contradiction", int(rows.line[i])),
+            ]
+        for i, j in found["near"].tolist():
+            gone[i] = True
+            out.append((int(rows.line[i]), "near_duplicate", int(rows.line[j])))
     return sorted(set(out))
 
 
 def _compared(
-    rows: Table,
     a: np.ndarray,
     b: np.ndarray,
-    grams: Mapping[int, tuple[np.ndarray, ...]],
+    sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]],
     threshold: float,
     gone: np.ndarray,
-    out: list[tuple[int, str, int]],
-) -> None:
-    """Compares couples exactly, in order; adds what was found to `out`, and near duplicates to `gone`."""
+) -> dict[str, np.ndarray]:
+    """near, crossed [m, 2]: couples that are near duplicates, the later of which is gone then, and those with swapped sides, by an exact
+    comparison in order."""
+    grams = sets(np.unique(np.concatenate([a, b])))
+    near, crossed = list[tuple[int, int]](), list[tuple[int, int]]()
     for i, j in zip(a.tolist(), b.tolist(), strict=True):
         if gone[i] or gone[j]:
             continue
@@ -289,13 +341,11 @@ def _compared(
         if max(same, other) < threshold:
             continue
         if other > same:
-            out += [
-                (int(rows.line[i]), "near_contradiction", int(rows.line[j])),
-                (int(rows.line[j]), "near_contradiction", int(rows.line[i])),
-            ]
+            crossed.append((i, j))
         else:
             gone[i] = True
-            out.append((int(rows.line[i]), "near_duplicate", int(rows.line[j])))
+            near.append((i, j))
+    return {"near": np.array(near, np.int64).reshape(-1, 2), "crossed": np.array(crossed, np.int64).reshape(-1, 2)}
 
 
 def cycles(prompt: np.ndarray, chosen: np.ndarray, rejected: np.ndarray) -> np.ndarray:
