@@ -127,9 +127,11 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "t_pop": {"duels": 4},
     "speculate": {"steps": 20},
 }
-PACE_IF_LARGER: dict[str, dict[str, int]] = {
-    "draft_tree": {"steps": 20, "gto": 4}
-}  # bounds of what recipes may set to 0
+PACE_IF_LARGER: dict[str, dict[str, int]] = {  # bounds of what recipes may set lower, or to 0
+    "draft_tree": {"steps": 20, "gto": 4},
+    "dynamic_control": {"levels": 3},
+    "fr_ponder": {"group": 4},
+}
 SPREAD = 3.0  # nats
 SAME = 1e-5  # two directions that differ by less are one
 
