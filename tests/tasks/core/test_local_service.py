@@ -285,3 +285,10 @@ def test_an_application_may_wrap_what_is_refused():
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
     asyncio.run(local.Guard(wraps, max_body=10)(scope, receive, send))
     assert said[0]["status"] == 413
+
+
+def test_a_connection_does_not_wait_for_acknowledgements():
+    """A reply of two writes would take 40 ms longer where the client delays its own."""
+    with local.listening(0) as server, socket.create_connection(server.getsockname()):
+        with server.accept()[0] as connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
