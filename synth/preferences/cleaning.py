@@ -20,7 +20,7 @@ from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
-from synth.preferences.ledger import Ledger, Names, Once, Told, Verdicts, View, group_of
+from synth.preferences.ledger import Ledger, Names, Once, Told, Verdicts, View, afresh, group_of
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -43,7 +43,7 @@ def run_cleaners(
     folds: int = 5,
     c: float = 1.0,
     protected: Protected | None = None,
-    once: Once | None = None,
+    once: Once = afresh,
 ) -> tuple[Sequence[PreferencePair], Sequence[PreferencePair], dict[str, float]]:
     """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions: lists of a list of pairs, else
     what is made anew each time it is gone through (`synth.preferences.ledger`). once: finds what an earlier run of the same
@@ -63,7 +63,7 @@ def judged(
     folds: int,
     c: float,
     protected: Protected | None = None,
-    once: Once | None = None,
+    once: Once = afresh,
 ) -> tuple[View, View, dict[str, float]]:
     """As `run_cleaners`, whatever the pairs are."""
     ledger, rest, noise = Ledger(pairs, once), np.arange(len(pairs)), dict[str, float]()
@@ -196,11 +196,9 @@ def verdicts(
 class _Columns:
     """The columns that cleaners need and pairs lack, computed where they are asked for."""
 
-    def __init__(
-        self, ledger: Ledger, folds: int, c: float, protected: Protected | None, once: Once | None = None
-    ) -> None:
+    def __init__(self, ledger: Ledger, folds: int, c: float, protected: Protected | None, once: Once = afresh) -> None:
         self.ledger, self.folds, self.c, self.protected = ledger, folds, c, protected
-        self.known = Known(once and (lambda name, make: once(f"features-{name}", make)))
+        self.known = Known(lambda name, make: once(f"features-{name}", make))
 
     def add(self, rows: np.ndarray, needs: frozenset[str]) -> dict[str, float]:
         """Adds what is missing, and gives the estimated noise rate by kind of prompt.

@@ -31,6 +31,13 @@ from synth.types import Decision, Message, PreferencePair
 ROWS, BYTES = 1024, 1 << 23  # pairs and bytes on disk after which a block ends
 Once = Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]]
 """(name, make) -> what `make` gives, or gave to an earlier run that was killed: arrays and JSON values by name."""
+
+
+def afresh(name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The `Once` that keeps nothing."""
+    return make()
+
+
 Told = tuple[
     list["Kind"], np.ndarray, np.ndarray | None
 ]  # kinds, code [n] from 1, scores [n] or None where kinds have them
@@ -232,7 +239,7 @@ def decision(step: str, action: Any, reason: str, score: float) -> Decision:
 
 def once(pairs: Sequence[PreferencePair]) -> Once:
     """What finds again what takes long: of pairs that keep nothing, a call of `make`."""
-    return getattr(pairs, "once", None) or (lambda name, make: make())
+    return getattr(pairs, "once", afresh)
 
 
 def taken(pairs: Sequence[PreferencePair], rows: np.ndarray) -> list[PreferencePair]:
@@ -364,9 +371,9 @@ class _Said:
 class Ledger:
     """What came about with `pairs`, which stay as they are. once: where what takes long is found again (`Once`)."""
 
-    def __init__(self, pairs: Sequence[PreferencePair], once: Once | None = None) -> None:
+    def __init__(self, pairs: Sequence[PreferencePair], once: Once = afresh) -> None:
         self.base, self.n = pairs, len(pairs)
-        self._once = once or (lambda name, make: make())
+        self._once = once
         self._came: list[_Column | _Said] = []
         self._groups = pairs.groups if isinstance(pairs, Spilled) else None
 

@@ -48,7 +48,7 @@ import numpy as np
 from synth.preferences.cleaners._grams import BINS, bands, densified, gram_sets, hashed, jaccard
 from synth.preferences.cleaners._length import longer_wins
 from synth.preferences.imported import Reader, Row
-from synth.preferences.ledger import Once
+from synth.preferences.ledger import Once, afresh
 from synth.types import PreferencePair, Quarantined
 from tasks.core.errors import UserError
 from tasks.rows.files import LINES, parsed
@@ -234,7 +234,7 @@ def audit(
     quarantined: list[Quarantined] = []
     lines = 0
     shards = Shards(parts.at("read"), PIECE) if parts else None
-    once: Once = parts.values if parts else lambda name, make: make()
+    once: Once = parts.values if parts else afresh
 
     def read(pool: Any) -> Iterator[Rows]:
         nonlocal lines
@@ -286,7 +286,7 @@ def judge(
     rows: Table,
     sets: Callable[[np.ndarray], Mapping[int, tuple[np.ndarray, ...]]],
     threshold: float,
-    once: Once = lambda name, make: make(),
+    once: Once = afresh,
 ) -> list[tuple[int, str, int]]:
     """The faults of rows. sets: indices -> index -> gram sets of prompt, chosen, rejected, for the rows that must be
     compared exactly; once: finds again what an earlier run had compared."""

@@ -38,7 +38,7 @@ from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaning import judged, no_collection, noise_interval
 from synth.preferences.imported import Reader, Seen
-from synth.preferences.ledger import Joined, Once, Spilled, View, group_of, taken
+from synth.preferences.ledger import Joined, Once, Spilled, View, afresh, group_of, taken
 from synth.preferences.ledger import once as once_of
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
@@ -100,7 +100,7 @@ def clean_rows(
     """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`; parts: where
     what is done is kept for a run that follows this one if it is killed, of the same arguments.
     Raises UserError for a recipe or columns that do not fit."""
-    once: Once = parts.values if parts else lambda name, make: make()
+    once: Once = parts.values if parts else afresh
     try:
         with no_collection(), Progress(None, "read") as progress:
             read = _Read(items, reader, Reviews(reviews), progress, parts)
@@ -193,7 +193,7 @@ class _Read:
     ) -> None:
         self._reader, self._reviews, self._progress = reader, reviews, progress
         self._odd, told = dict[int, dict[int, PreferencePair]](), list[Mapping[str, Any]]()
-        once: Once = parts.values if parts else lambda name, make: make()
+        once: Once = parts.values if parts else afresh
         with ExitStack() as stack:
             self._shards = Shards(parts.at("read"), ROWS) if parts else None
             self._folder = parts.at("read") if parts else Path(stack.enter_context(TemporaryDirectory()))

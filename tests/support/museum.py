@@ -7,6 +7,10 @@ import csv
 import json
 import random
 from pathlib import Path
+from typing import Any
+
+from tasks.runtime.stage import Stage
+from tasks.stages.kb import kb
 
 ARTISTS = {  # name -> (birthplace, born, teacher)
     "Ilse Marten": ("Olmhaven", "4 May 1851", ""),
@@ -98,3 +102,14 @@ def word(path: Path, title: str, lines: list[str]) -> None:
             document.add_paragraph(line)
     path.parent.mkdir(parents=True, exist_ok=True)
     document.save(path)
+
+
+def staged(root: Path, source: str) -> dict[str, Any]:
+    """The card of the stage `kb` over one source in `root`, whose documents and tables it must have told apart."""
+    params = {"sources": [source], "world_countries": 0, "bad_rows": 1}
+    stage = Stage("kb", plan={"params": params, "seed": 7}, root=root, deps=["data"])
+    with stage.running():
+        kb(stage, **params)
+    card = json.loads((stage.target / "card.json").read_text())
+    assert [s["kind"] for s in card["sources"]] == ["documents", "csv_records", "json_records", "sheet_records"]
+    return card

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.preferences.ledger import Once, afresh
 from synth.types import Message, PreferencePair
 
 _TOKEN = re.compile(r"\w+|[-+*/=]")
@@ -56,11 +57,11 @@ class Known:
     once: (name, make) -> what `make` gives, or gave to an earlier run that was killed (`Ledger.once`); parts are called 0, 1, ...
     """
 
-    def __init__(self, once: Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]] | None = None) -> None:
+    def __init__(self, once: Once = afresh) -> None:
         self.kinds, self.tags = dict[str, int](), dict[str, int]()
         self.hashes, self.values = np.zeros(0, np.int64), np.zeros((0, len(NAMES)))
         self.about, self.good, self.bad = (np.zeros(0, np.int32) for _ in range(3))
-        self._once = once or (lambda name, make: make())
+        self._once = once
         self._parts = 0
 
     def __len__(self) -> int:

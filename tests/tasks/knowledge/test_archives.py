@@ -1,7 +1,6 @@
 """A .zip is read as the folder in it: the same facts, every member accounted for, and nothing written beside it."""
 
 import csv
-import json
 import stat
 import zipfile
 from pathlib import Path
@@ -13,8 +12,6 @@ from flows.cli import main
 from tasks.core.errors import UserError
 from tasks.knowledge import archives, bases
 from tasks.knowledge.archives import parted, skipped, unpacked
-from tasks.runtime.stage import Stage
-from tasks.stages.kb import kb as kb_stage
 from tests.support import museum
 
 
@@ -140,12 +137,7 @@ def test_the_stage_reads_a_zip_too(tmp_path):
     museum.write(tmp_path / "museum")
     (tmp_path / "data").mkdir()
     pack(tmp_path / "museum", tmp_path / "data" / "museum.zip")
-    params = {"sources": ["data/museum.zip"], "world_countries": 0, "bad_rows": 1}
-    stage = Stage("kb", plan={"params": params, "seed": 7}, root=tmp_path, deps=["data"])
-    with stage.running():
-        kb_stage(stage, **params)
-    card = json.loads((stage.target / "card.json").read_text())
-    assert [s["kind"] for s in card["sources"]] == ["documents", "csv_records", "json_records", "sheet_records"]
+    card = museum.staged(tmp_path, "data/museum.zip")
     gave = {f["file"]: f["facts"] for f in card["files"]}
     assert gave["data/museum.zip/paintings.csv"] == 200 and sum(gave.values()) == card["accepted"]
 

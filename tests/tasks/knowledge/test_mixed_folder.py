@@ -15,8 +15,6 @@ from synth.knowledge.sources.documents import documents
 from synth.knowledge.together import Others, place_of
 from tasks.knowledge import bases
 from tasks.knowledge.guess import completed, sources_at
-from tasks.runtime.stage import Stage
-from tasks.stages.kb import kb as kb_stage
 from tests.support import museum
 from tests.support.museum import sheet
 
@@ -171,12 +169,7 @@ def test_the_file_of_a_place():
 def test_the_stage_reads_such_a_folder_too(tmp_path):
     """The own-data path of a pipeline: one path under kb.sources."""
     museum.write(tmp_path / "data" / "museum")
-    params = {"sources": ["data/museum"], "world_countries": 0, "bad_rows": 1}
-    stage = Stage("kb", plan={"params": params, "seed": 7}, root=tmp_path, deps=["data"])
-    with stage.running():
-        kb_stage(stage, **params)
-    card = json.loads((stage.target / "card.json").read_text())
-    assert [s["kind"] for s in card["sources"]] == ["documents", "csv_records", "json_records", "sheet_records"]
+    card = museum.staged(tmp_path, "data/museum")
     gave = {f["file"]: f["facts"] for f in card["files"]}
     assert gave["data/museum/paintings.csv"] == 200 and sum(gave.values()) == card["accepted"]
 

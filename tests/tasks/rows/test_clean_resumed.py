@@ -24,7 +24,7 @@ from test_clean_in_parts import of, rows, small
 
 from synth.preferences.cleaning import run_cleaners
 from synth.preferences.imported import Reader
-from synth.preferences.ledger import Spilled
+from synth.preferences.ledger import Spilled, afresh
 from synth.types import PreferencePair
 from tasks.core.errors import UserError
 from tasks.planning.pieces import bind
@@ -306,7 +306,7 @@ def test_without_a_policy_what_is_removed_in_between_is_found_again(tmp_path):
 
     def got(parts: Parts | None) -> tuple:
         cleaners = [bind("synth.preferences.cleaners", {"piece": name}) for name in names]
-        kept, removed, noise = run_cleaners(Spilled(pairs), cleaners, once=parts.values if parts else None)
+        kept, removed, noise = run_cleaners(Spilled(pairs), cleaners, once=parts.values if parts else afresh)
         return list(kept), list(removed), noise
 
     want = got(None)
