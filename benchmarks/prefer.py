@@ -80,9 +80,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[*CHOOSE])
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=VARIANTS, metavar="NAME")
     parser.add_argument("--root", type=Path, required=True, help="where the runs lie; a later call goes on there")
+    parser.add_argument(
+        "--threads", type=int, default=2, help="1 where the machine has other work: two would wait for each other"
+    )
     args = parser.parse_args()
     for seed in args.seeds:
         here = Seed(seed, args.root / str(seed))
+        for plan in here.plans.values():
+            plan["threads"] = args.threads
         for stage in BEFORE:
             here.run(stage)
         RUNS.mkdir(parents=True, exist_ok=True)
