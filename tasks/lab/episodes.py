@@ -28,8 +28,8 @@ from synth.types import Message, Problem, Sampling, Score, Scored, seed_for
 from synth.verify import verify
 from synth.verify.pipeline import TOOLS, misfit
 from tasks.lab.arena import Arena, World, answer
-from tasks.planning import code as src
-from tasks.planning.pieces import locate
+from tasks.planning.parts import TURN, gives
+from tasks.planning.pieces import files, locate
 from training.env import Env
 from training.env.ask import ask
 from training.env.assemble import assemble
@@ -891,11 +891,14 @@ def _episode(stage: Stage, env: Env, problem: Problem, rng: np.random.Generator)
 
 
 def parts(groups: Sequence[Group]) -> dict[str, float]:
-    """The mean of each part of the scores, as `part.NAME`; one that a score has not is 0. A part that the problems' verifiers
-    name in GIVES is 0 too where no answer parsed."""
+    """The mean of each part of the scores, as `part.NAME`; one that a score has not is 0. A part that the problems' verifiers or
+    environments name in GIVES is 0 too where no answer parsed, or no episode came to its end."""
     scores = [r.score.parts for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
-    verifiers = {r.problem.verifier for g in groups for r in g.rollouts} - {""}
-    given = {name for v in verifiers for name in src.constant(locate("verifier", v), "GIVES", ())}
+    played = {(kind, getattr(r.problem, kind)) for g in groups for r in g.rollouts for kind in ("verifier", "env")}
+    named = [
+        locate(kind, name) for kind, name in played if name in files(kind)
+    ]  # a world may have environments of its own
+    given = {name for path in named for name in gives(path, {}) if name != TURN}
     return {
         f"part.{name}": float(np.mean([s.get(name, 0.0) for s in scores]))
         for name in sorted(given | {n for s in scores for n in s})

@@ -269,6 +269,9 @@ def draw_sure(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int
     return {"chosen": int(gold.argmax()), "rejected": int(rng.choice(nowhere))}
 
 
+STEPWISE = "outcome_then_process"  # the maker of pairs that these stand for: rounds name their pairs by it
+
+
 def draw_lucky(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: int) -> dict[str, Any] | None:
     """The upper half of the letters is right by outcome. Wrong against right; and right against right, where shares of
     right steps tell: those that differ by half are in order, those that differ by a twentieth are a coin's."""
@@ -280,11 +283,16 @@ def draw_lucky(world: Letters, rng: np.random.Generator, gold: np.ndarray, q: in
             "rejected": int(rng.choice(by[:half])),
             "outcome": [1, 0],
             "process": [1.0, 0.5],
+            "source": STEPWISE,
         }
     a, b = sorted(rng.choice(by[half:], 2, replace=False), key=lambda i: -gold[i])
     clear = rng.random() < 0.4
     return _labelled(
-        (int(a), int(b)), not clear and rng.random() < 0.5, outcome=[1, 1], process=[0.9, 0.4] if clear else [0.7, 0.65]
+        (int(a), int(b)),
+        not clear and rng.random() < 0.5,
+        outcome=[1, 1],
+        process=[0.9, 0.4] if clear else [0.7, 0.65],
+        source=STEPWISE,
     )
 
 

@@ -63,18 +63,20 @@ def test_a_recipe_plays_in_its_own_environment_and_parts_of_scores_are_measured(
     assert behaviour._sampled("part.tries") and not behaviour._sampled("auc")
 
 
-def test_parts_that_a_verifier_names_are_zero_where_nothing_parses():
-    """A protocol that measures one of them would fail for a policy that has not learned the form."""
+def test_parts_that_are_declared_are_zero_where_no_score_has_them():
+    """A protocol that measures one of them would fail for a policy that has not learned the form, or never comes to an end."""
     problem = Problem.make(
         prompt=[Message(role="user", content="Which elements are shown?")],
         answer="button 1 1 7 7",
         verifier="elements",
         family="screen_tasks",
+        env="retry",
         split="test",
     )
     rollouts = [SimpleNamespace(problem=problem, score=verify(problem, said)) for said in ("nothing", "")]
     found = episodes.parts([SimpleNamespace(rollouts=rollouts)])
-    assert found == {"part.parsed": 0.0, "part.iou": 0.0, "part.type": 0.0, "part.exact": 0.0}
+    of_verifier, of_env = ("parsed", "iou", "type", "exact"), ("tries", "distinct", "right", "answered")
+    assert found == {f"part.{name}": 0.0 for name in (*of_verifier, *of_env)}
     rollouts.append(SimpleNamespace(problem=problem, score=verify(problem, "button 1 1 7 7")))
     assert episodes.parts([SimpleNamespace(rollouts=rollouts)])["part.exact"] == pytest.approx(1 / 3)
 

@@ -58,6 +58,8 @@ def test_the_longer_side_is_chosen_and_two_answers_are_equal():
 
 def test_right_by_luck():
     gold, made = drawn(pair_worlds.lucky())
+    (knobs,) = worlds.plans("steporlm-wdpo-genprm", {}, 1)["prefer"].params["rounds"]
+    assert {m["source"] for m in made} == {knobs["source"]}, "the round of the recipe would find no pair"
     ties = [m for m in made if m["outcome"] == [1, 1]]
     in_order = {
         s: np.mean([gold[m["chosen"]] > gold[m["rejected"]] for m in ties if m["process"][1] == s]) for s in (0.4, 0.65)
@@ -116,3 +118,12 @@ def test_worlds_of_labels_have_as_many_pairs_as_they_say(name, stage, n, tmp_pat
 def test_labels_are_planted_and_seen(name):
     found = registry.train(name, "base", {}, 1, 1)
     assert 0.05 < found["wrong"] < 0.4 and found["kept"] == 1 and found["caught"] == 0
+
+
+def test_risky_requests_are_measured_apart_from_those_that_pairs_are_about():
+    learned = {p.id for p in label_worlds._helper().world.problems[: label_worlds.LEARNED]}
+    assert {p.split for p in label_worlds._helper().world.problems if p.id not in learned} == {"test"}
+    changes = {"prefer": {"optimizer": {"lr": 1e-3}}}
+    one, two = (registry.train("risky", "ipo-intervened", changes, 2, seed) for seed in (101, 102))
+    before = registry.train("risky", "base", {}, 0, 101)
+    assert one["unsafe"] < before["unsafe"] - 0.2 and one["unsafe"] != two["unsafe"]
