@@ -29,6 +29,11 @@ def add(commands: Any) -> None:
         help="a dry step of the whole recipe: its stages on small data; does each piece act, and nothing that it did not ask for? "
         "a second each",
     )
+    kind.add_argument(
+        "--evidence",
+        action="store_true",
+        help="what the recorded protocols showed, and whether the recipe's pieces are still those that ran; runs nothing",
+    )
     p.add_argument(
         "--on-task", action="store_true", help="with --behaviour: only the protocols on the project's own tasks"
     )
@@ -47,6 +52,9 @@ def check(args: argparse.Namespace) -> int:
     names = sorted(yaml_files("recipes")) if args.all else args.recipe
     if args.whole:
         return 1 if _run(names) else 0
+    if args.evidence:
+        _evidence(names)
+        return 0
     if not args.behaviour:
         return 1 if _numeric(names) else 0
     keys = ("on_task",) if args.on_task else ("behaviour", "on_task")
@@ -101,6 +109,38 @@ def _numeric(names: list[str]) -> int:
     failed = sum(not r.passed for r in results)
     print(f"{len(results) - failed} of {len(results)} checks passed")
     return failed
+
+
+def _evidence(names: list[str]) -> None:
+    """Prints what the protocols of these recipes showed, and which of them ran other code than the recipe's pieces have today."""
+    import json
+
+    from tasks.core.at_rest import files_at_rest
+    from tasks.core.errors import UserError
+    from tasks.lab.behaviour import WHERE, evidence_path, of_other_code, outdated, verdict
+
+    rows = [(n, where, path) for n in names for where in WHERE if (path := evidence_path(n, where)).exists()]
+    if not rows:
+        raise UserError(
+            f"no evidence of {', '.join(names)}: `espalier check {names[0]} --behaviour --record` makes some"
+        )
+    width, changed = max(len(n) for n, *_ in rows), 0
+    with files_at_rest():
+        for name, where, path in rows:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            effect, protocol = found["effect"], found["protocol"]
+            other = of_other_code(found)
+            changed += other
+            notes = [f"other constants than today's: {', '.join(x)}"] if (x := outdated(found)) else []
+            print(
+                f"{verdict(found):<8}  {'other code' if other else 'as it is':<10}  {name:<{width}}  {where:<9}  {protocol['metric']} "
+                f"{protocol['direction']} than {protocol['against']} in {protocol['task']}: {effect['mean']:+.3g} "
+                f"[{effect['low']:.3g}, {effect['high']:.3g}], {effect['n']} seeds{''.join(f'; {n}' for n in notes)}"
+            )
+    print(
+        f"{len(rows) - changed} of {len(rows)} protocols ran the recipe's pieces as they are; {changed} ran other code: "
+        "`espalier check NAME --behaviour --record` runs one again"
+    )
 
 
 def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:

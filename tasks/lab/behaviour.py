@@ -29,8 +29,8 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
     steps, seeds                40 and 8 unless said
 
 Evidence (flows/recipes/evidence/<id>.json) holds the protocol, the values of every seed, the mean difference with
-its 95 % interval (Student's t over paired seeds), the recipe's own constants (`constants_of`), and the digest of the code that
-ran (`code_of`). Seeds are 1, 2, ...; a pair shares its seed. Where a constant of the recipe has changed since, docs/METHODS.md says so. Where all seeds give the same difference they are one draw and not n: that is refused.
+its 95 % interval (Student's t over paired seeds), the recipe's own constants (`constants_of`), and the digest of the pieces that
+ran (`code_of`; `espalier check NAME --evidence` compares it with today's). Seeds are 1, 2, ...; a pair shares its seed. Where a constant of the recipe has changed since, docs/METHODS.md says so. Where all seeds give the same difference they are one draw and not n: that is refused.
 
 A protocol runs the constants that the recipe ships. One that changes knobs which the recipe itself sets (`changed`) is evidence of
 the pieces and not of the recipe, says so in its claim, and is counted apart in docs/METHODS.md.
@@ -291,13 +291,25 @@ def _full(stage: str, knob: str, value: Any) -> Any:
 
 
 def code_of(name: str) -> str:
-    """16 hex digits of the code that a protocol of a recipe runs: the files of the stages that it sets, and of all pieces in use
-    there."""
+    """16 hex digits of the code that is a recipe's own: the statements of all pieces in use in the stages that it sets, of the
+    environments only if the recipe names them, as those of a protocol are its world's. What all recipes share (the stages, the
+    trainer, the worlds) is left out: it changes each day, and its own tests say whether it still does the same."""
     stages = resolve(check_params({"recipe": name, "set": {}}, Path("params.yaml")))[0]
-    named = {stage for layer in recipe_layers(name) for stage in layer.stages}
-    used = [stages[s] for s in sorted(named)]
-    paths = {s.path for s in used} | {locate(folder, piece) for s in used for _, folder, piece in s.used}
-    return digest({src.name_of(p): src.digest(p) for p in sorted(paths)})[:16]
+    own = _own(name)
+    used = {
+        locate(folder, piece)
+        for layer in recipe_layers(name)
+        for stage in layer.stages
+        for knob, folder, piece in stages[stage].used
+        if knob != "envs" or knob in own[stage]
+    }
+    return digest({src.name_of(p): src.digest_of_statements(p) for p in sorted(used)})[:16]
+
+
+def of_other_code(evidence: Mapping[str, Any]) -> bool:
+    """Whether a piece of the recipe has changed since its evidence was made, or other pieces are in use; also where the evidence does
+    not say what ran."""
+    return evidence.get("code") != code_of(evidence["recipe"])
 
 
 def verdict(evidence: Mapping[str, Any]) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import io
 import os
 import re
+import tokenize
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -138,6 +140,29 @@ def digest(path: Path) -> str:
     not Python."""
     beside = [(path.parent / name).read_bytes() for name in constant(path, "BESIDE", ())]
     return hashlib.sha256(path.read_bytes() + b"".join(beside)).hexdigest() if beside else source(path).digest
+
+
+def digest_of_statements(path: Path) -> str:
+    """As `digest`, without comments, docstrings and blank lines: what it says of a file changes only with what the file does."""
+    beside = [(path.parent / name).read_bytes() for name in constant(path, "BESIDE", ())]
+    return hashlib.sha256(statements(source(path).data).encode() + b"".join(beside)).hexdigest()
+
+
+def statements(data: bytes) -> str:
+    """Python source without comments, docstrings and blank lines; its lines are otherwise as they were, so that every version of
+    Python gives the same text."""
+    lines = data.decode().splitlines()
+    for node in ast.walk(parse(data)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if ast.get_docstring(node, clean=False) is not None:
+                doc = node.body[0]
+                for at in range(doc.lineno - 1, doc.end_lineno or doc.lineno):
+                    lines[at] = ""
+    for token in tokenize.generate_tokens(io.StringIO(data.decode()).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def constant(path: Path, name: str, default: Any) -> Any:

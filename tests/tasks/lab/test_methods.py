@@ -7,7 +7,6 @@ import re
 import threading
 from collections import Counter
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -365,22 +364,13 @@ def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
 
 
 def test_new_evidence_has_the_digest_of_the_code_that_ran(tmp_path, monkeypatch):
-    """What is listed in without_digest.txt ran before digests were kept; the list only becomes shorter."""
     from tasks.core.errors import UserError
     from tasks.lab import behaviour
     from tasks.lab.behaviour import WHERE, evidence_path
 
-    older = set(Path(__file__).with_name("without_digest.txt").read_text().split())
-    without = set()
-    for where, path in ((w, p) for w in WHERE for p in sorted(evidence_path("grpo", w).parent.glob("*.json"))):
+    for path in (p for w in WHERE for p in evidence_path("grpo", w).parent.glob("*.json")):
         code = json.loads(path.read_text()).get("code")
-        assert code is None or re.fullmatch("[0-9a-f]{16}", code), path
-        if code is None:
-            without.add(path.stem if where == "behaviour" else f"{where}/{path.stem}")
-    assert not without - older, (
-        f"no digest of the code in the evidence of {sorted(without - older)}: espalier check NAME --behaviour --record"
-    )
-    assert not older - without, f"take {sorted(older - without)} out of without_digest.txt: there is a digest now"
+        assert code and re.fullmatch("[0-9a-f]{16}", code), f"{path}: espalier check {path.stem} --behaviour --record"
     monkeypatch.setattr(behaviour, "evidence_path", lambda name, where: tmp_path / "x.json")
     with pytest.raises(UserError, match="no digest of the code"):
         behaviour.write({"recipe": "grpo", "protocol_digest": "0"})

@@ -1,5 +1,7 @@
 """Every shipped recipe: its file is complete, its pieces exist, and its published numbers come out of the code."""
 
+import json
+
 import pytest
 
 from tasks.core.errors import UserError
@@ -102,6 +104,46 @@ def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
     assert main(["check", "mine"]) == 1
     assert "advantages[0][0] is 1, expected 2 within 1e-06" in capsys.readouterr().out
+
+
+def test_evidence_of_older_code_is_named_and_fails_nothing(capsys, tmp_path, monkeypatch):
+    """Only what the recipe's own pieces do counts: not their comments, and no environment that the recipe does not name."""
+    from flows.cli import main
+    from tasks.lab.behaviour import code_of
+
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
+    for folder in ("recipes/evidence", "advantage"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "recipes/mine.yaml").write_text("id: mine\nstages: {rl: {advantage: {piece: own}}}\n")
+    assert main(["check", "mine", "--evidence"]) == 2
+    assert "no evidence of mine: `espalier check mine --behaviour --record`" in capsys.readouterr().err
+    piece = tmp_path / "advantage/own.py"
+    piece.write_text(
+        '"""About it."""\n\n\ndef own(groups, rewards, state, rng):\n    """Zero."""\n    return 0  # nothing\n'
+    )
+    found = {
+        "recipe": "mine",
+        "code": code_of("mine"),
+        "holds": True,
+        "effect": {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8},
+        "protocol": {"metric": "auc", "direction": "higher", "against": "grpo", "task": "mixed"},
+        "constants": {"rl.advantage": {"piece": "own"}},
+    }
+    (tmp_path / "recipes/evidence/mine.json").write_text(json.dumps(found))
+
+    def said():
+        assert main(["check", "mine", "--evidence"]) == 0
+        return capsys.readouterr().out
+
+    assert (
+        "holds     as it is    mine  behaviour  auc higher than grpo in mixed: +0.5 [0.25, 0.75], 8 seeds\n" in said()
+    )
+    piece.write_text('def own(groups, rewards, state, rng):\n    """Nought."""\n\n    return 0\n')
+    assert "1 of 1 protocols ran the recipe's pieces as they are; 0 ran other code" in said()
+    piece.write_text("def own(groups, rewards, state, rng):\n    return 1\n")
+    assert (
+        "holds     other code  mine" in (now := said()) and "0 of 1 protocols ran" in now and "1 ran other code" in now
+    )
 
 
 def test_protocols_run_only_where_they_are_asked_for(capsys, monkeypatch):
