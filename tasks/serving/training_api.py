@@ -51,9 +51,18 @@ _INPUTS = {
     "importance_sampling": ("logprobs", "advantages"),
     "ppo": ("logprobs", "advantages"),
     "cispo": ("logprobs", "advantages"),
+    "gspo": ("sequence_ratio_mask", "logprobs", "advantages"),
+    "dro": ("logprobs", "advantages"),
 }
-_CONFIG = ("clip_low_threshold", "clip_high_threshold")
-Loss = Literal["cross_entropy", "importance_sampling", "ppo", "cispo"]
+_BOUNDS = ("clip_low_threshold", "clip_high_threshold")
+# Settings of a loss, with what they are by default; None: it must be given. The bounds of gspo are those of its paper.
+_CONFIG: dict[str, dict[str, float | None]] = {
+    "ppo": dict(zip(_BOUNDS, (0.8, 1.2), strict=True)),
+    "cispo": dict(zip(_BOUNDS, (0.8, 1.2), strict=True)),
+    "gspo": dict(zip(_BOUNDS, (1 - 3e-4, 1 + 4e-4), strict=True)),
+    "dro": {"beta": None},
+}
+Loss = Literal["cross_entropy", "importance_sampling", "ppo", "cispo", "gspo", "dro"]
 
 
 class _Body(BaseModel):
@@ -375,6 +384,8 @@ class Trainer:
                     f"data.{i}: {odd[0]} has {len(given[odd[0]])} values for {len(tokens)} tokens",
                     param="loss_fn_inputs",
                 )
+            if not any(given.get("sequence_ratio_mask", (1.0,))):
+                raise Refused(f"data.{i}: sequence_ratio_mask marks no token", param="loss_fn_inputs")
             targets = [int(t) for t in given["target_tokens"]]
             counts = given[_INPUTS[body.loss_fn][-1]]  # weights or advantages
             if any(a != b and w for a, b, w in zip(targets, tokens[1:], counts, strict=False)):
@@ -391,14 +402,16 @@ class Trainer:
 
 def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
     """The project's own loss of that name. Raises Refused for an unknown setting."""
-    config = body.loss_fn_config or {}
-    known = _CONFIG if body.loss_fn in ("ppo", "cispo") else ()
-    if odd := sorted(config.keys() - set(known)):
+    config = _CONFIG.get(body.loss_fn, {}) | (body.loss_fn_config or {})
+    if odd := sorted(config.keys() - set(_CONFIG.get(body.loss_fn, ()))):
         raise Refused(
-            f"{body.loss_fn} has no setting {odd[0]!r}: it takes {', '.join(known) or 'none'}", param="loss_fn_config"
+            f"{body.loss_fn} has no setting {odd[0]!r}: it takes {', '.join(_CONFIG.get(body.loss_fn, ())) or 'none'}",
+            param="loss_fn_config",
         )
-    low, high = config.get(_CONFIG[0], 0.8), config.get(_CONFIG[1], 1.2)
-    if not 0 <= low <= 1 <= high:
+    if left := [k for k, v in config.items() if v is None]:
+        raise Refused(f"{body.loss_fn} needs loss_fn_config with {left[0]}", param="loss_fn_config")
+    low, high = (float(config.get(k) or 0.0) for k in _BOUNDS)
+    if "clip_low_threshold" in config and not 0 <= low <= 1 <= high:
         raise Refused(f"the ratio is held between {low} and {high}: the bounds must hold 1", param="loss_fn_config")
 
     def supervised(stats: TokenStats, batch: Batch) -> Terms:
@@ -407,6 +420,12 @@ def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
 
     def reinforced(stats: TokenStats, batch: Batch) -> Terms:
         advantages, ratio = batch.columns["advantages"], stats.logp - batch.columns["logprobs"]
+        if body.loss_fn == "dro":
+            penalty = 0.5 * float(config["beta"] or 0.0) * ratio**2  # Richemond et al. 2024 (arXiv 2405.19107)
+            return Terms(values=penalty - stats.logp * advantages, denominator="constant")
+        if body.loss_fn == "gspo":
+            ratio = _of_sequence(ratio, batch)
+            return clip(ratio, advantages, stats, batch, clip_low=1 - low, clip_high=high - 1)
         if body.loss_fn == "cispo":
             return cispo(ratio, advantages, stats, batch, low=low, high=high)
         if body.loss_fn == "ppo":
@@ -414,6 +433,14 @@ def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
         return clip(ratio, advantages, stats, batch, clip_low=math.inf, clip_high=math.inf)
 
     return supervised if body.loss_fn == "cross_entropy" else reinforced
+
+
+def _of_sequence(ratio: Tensor, batch: Batch) -> Tensor:
+    """Log-ratio of GSPO-token (Zheng et al. 2025, arXiv 2507.18071, section 4.3): the value is the mean over the tokens
+    that sequence_ratio_mask marks, the gradient that of the token's own log-prob."""
+    marked = (batch.columns["sequence_ratio_mask"] != 0).to(ratio.dtype)
+    mean = batch.row_sum(ratio.detach() * marked) / batch.row_sum(marked)
+    return batch.per_token(mean) + ratio - ratio.detach()
 
 
 def _summed(loss: Callable[[TokenStats, Batch], Terms], heard: list[Tensor]) -> Objective:

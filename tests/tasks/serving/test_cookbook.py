@@ -101,9 +101,10 @@ def test_the_supervised_loop_learns_and_goes_on_from_its_checkpoint(at, tmp_path
     assert [s["step"] for s in steps(tmp_path)] == [0, 1, 2, 2] and losses[3] == pytest.approx(losses[2], rel=1e-5)
 
 
-def test_the_loop_of_reinforcement_learning_raises_its_reward(at, tmp_path):
+@pytest.mark.parametrize("loss", ["importance_sampling", "gspo"])
+def test_the_loop_of_reinforcement_learning_raises_its_reward(at, tmp_path, loss):
     how = {"batch_size": 3, "group_size": 32, "lora_rank": 8, "learning_rate": 5e-3, "max_tokens": 16}
-    rl_loop.main(rl_loop.Config(**at, **how, log_path=str(tmp_path), max_steps=6, loss_fn="importance_sampling"))
+    rl_loop.main(rl_loop.Config(**at, **how, log_path=str(tmp_path), max_steps=6, loss_fn=loss))
     rewards = [s["reward/total"] for s in steps(tmp_path)]
     # It draws its own seeds: ten runs of four steps began at 0.45 to 0.60 and ended 0.21 to 0.43 higher.
     assert rewards[0] < 0.75 and rewards[-1] > rewards[0] + 0.1 and saved(tmp_path) == ["final"]

@@ -216,7 +216,7 @@ def test_what_is_refused_is_a_sentence(at, client):
     ones = {"weights": [1.0, 1.0]}
     for call, said in (
         (lambda: client.create_lora_training_client("gpt-4", rank=2).result(), "is not served here, 'tiny' is"),
-        (lambda: training.forward_backward([datum([5, 6, 7], **ones)], "dro").result(), "loss_fn"),
+        (lambda: training.forward_backward([datum([5, 6, 7], **ones)], "stable_reinforce").result(), "loss_fn"),
         (
             lambda: training.forward_backward([datum([5, 6, 10**6], **ones)], "cross_entropy").result(),
             "tokenizer knows",

@@ -205,6 +205,51 @@ def test_losses_by_hand(client):
         assert made.metrics["loss:sum"] == pytest.approx(expected, abs=1e-4), name
 
 
+@pytest.mark.parametrize("name", ["gspo", "dro"])
+def test_losses_of_sequences_as_they_are_published(at, client, name):
+    """Values and gradients are those of the formula, written as a loss of one's own."""
+    rng = np.random.default_rng(1)
+    rows = sequences(4, 2)
+    each = [rng.normal(size=(2, len(ids) - 1)) * 0.3 for ids in rows]
+    masks = [np.arange(len(ids) - 1) >= 2 for ids in rows]
+    bounds = {"clip_low_threshold": 0.98, "clip_high_threshold": 1.04}
+    config = {"gspo": bounds, "dro": {"beta": 0.3}}[name]
+    ways = {}
+    for way in ("named", "own"):
+        training = client.create_lora_training_client(rank=4, seed=5)
+        seen = training.forward([datum(ids, weights=np.ones(len(ids) - 1)) for ids in rows], "cross_entropy").result()
+        old = [np.array(o["logprobs"]) - e[0] for o, e in zip(seen.loss_fn_outputs, each, strict=True)]
+
+        def own(data, logprobs, old=old):
+            total = 0
+            for logp, before, (_, advantages), mask in zip(logprobs, old, each, masks, strict=True):
+                ratio = logp - torch.tensor(before, dtype=torch.float32)
+                advantages = torch.tensor(advantages, dtype=torch.float32)
+                if name == "dro":
+                    total = total - (logp * advantages - 0.5 * 0.3 * ratio**2).sum()
+                else:
+                    s = (ratio.detach()[torch.tensor(mask)].mean() + ratio - ratio.detach()).exp()
+                    total = total - torch.minimum(s * advantages, s.clamp(0.98, 1.04) * advantages).sum()
+            return total, {}
+
+        if way == "named":
+            more = [{"sequence_ratio_mask": m.astype(float)} if name == "gspo" else {} for m in masks]
+            data = [
+                datum(ids, logprobs=o, advantages=e[1], **m) for ids, o, e, m in zip(rows, old, each, more, strict=True)
+            ]
+            made = training.forward_backward(data, name, config).result()
+        else:
+            made = training.forward_backward_custom(
+                [datum(ids, weights=np.ones(len(ids) - 1)) for ids in rows], own
+            ).result()
+        weights = at.trainer.policies.named[training.model_id].learner.weights
+        ways[way] = (made.metrics["loss:sum"], [p.grad.clone() for p in weights if p.grad is not None])
+    assert ways["named"][0] == pytest.approx(ways["own"][0], abs=1e-4)
+    assert ways["named"][1] and max(g.abs().max() for g in ways["own"][1]) > 1e-4
+    for ours, theirs in zip(ways["named"][1], ways["own"][1], strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+
+
 def test_gradients_add_up_and_a_loss_of_ones_own_is_the_same(at, client):
     """Two halves of the data are the whole, and sum(weights x -logp), written by hand, is cross_entropy."""
     rows = sequences(11)
@@ -323,6 +368,13 @@ def test_what_is_refused(at, client):
         ([datum(ids, advantages=[1.0, 1.0])], "cross_entropy", None, "reads target_tokens, weights"),
         ([datum(ids, weights=[1.0])], "cross_entropy", None, "1 values for 2 tokens"),
         ([datum(ids, **weights)], "cross_entropy", {"beta": 1.0}, "no setting 'beta'"),
+        ([datum(ids, logprobs=[0.0, 0.0], advantages=[1.0, 1.0])], "dro", None, "dro needs loss_fn_config with beta"),
+        (
+            [datum(ids, sequence_ratio_mask=[0.0, 0.0], logprobs=[0.0, 0.0], advantages=[1.0, 1.0])],
+            "gspo",
+            None,
+            "marks no token",
+        ),
         ([datum([5, 6, 10**6], **weights)], "cross_entropy", None, "tokenizer knows"),
         ([datum([5] * 300, weights=[1.0] * 299)], "cross_entropy", None, "context"),
         (
