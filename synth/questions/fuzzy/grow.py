@@ -12,20 +12,39 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import reduce
+from itertools import chain, islice
+from operator import and_
 from typing import NamedTuple
 
 import numpy as np
 
 from synth.questions.fuzzy.graph import Graph, Rows
 from synth.questions.fuzzy.spans import span
-from synth.questions.pattern import Clue, Named, Node, Nothing, Pattern, Span, Than, Third, deletions, hub, inner
+from synth.questions.pattern import (
+    FAR,
+    Clue,
+    Named,
+    Node,
+    Nothing,
+    Pattern,
+    Span,
+    Than,
+    Third,
+    deletions,
+    hub,
+    inner,
+    steps,
+)
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
 _TRIES = 3  # how many branches to choose from: at a high level the one that leaves most entities
 _CHOICE = 3  # clues to choose from
+_MORE = 1  # times that more branches are looked for, where vague clues complete none
+_POOL = 12  # vague clues of which some are chosen
+_DRAWS = 8  # of a hub with thousands of members, before all of them are looked at
 _FEW = 8  # the most members of a hub among which one is identified
 
 
@@ -124,46 +143,86 @@ class Grower:
         `sealed` says which entities it may not touch.
         """
         graph = self.graph
-        type_ = graph.types[graph.type_of[root]]
         column = graph.columns[wanted]
         (value,) = graph.neighbours(root, wanted, True)
         path = Closed.of({root} if column.relation.literal else {root, int(value)}, sealed)
-        first = self._first(root, wanted, shape, path, rng)
-        if first is None:
+        branches = self._branches(root, wanted, shape, path, rng)
+        if not branches:
             return "no_branch"
+        reason = "not_unique"
+        aimed = self._aimed(root, wanted, shape, branches, path, rng)
+        for node in chain(aimed, self._any(root, wanted, shape, branches[0], path, rng)):
+            if len(node.clues) < 2:
+                reason = "single_clue"
+            elif depth(node) != shape.depth:
+                reason = "shallow"
+            elif min(map(steps, node.clues)) >= FAR - 1:
+                reason = "no_branch"  # its constant was superfluous
+            elif (witnesses := self._witnesses(node, root, column.forward, int(value))) is None:
+                reason = "redundant_clue"
+            else:
+                pattern = Pattern(relation=wanted, forward=True, root=node)
+                return Grown(pattern, graph.id(root), graph.id(int(value)), witnesses)
+        return reason
+
+    def _aimed(
+        self, root: int, wanted: str, shape: Shape, branches: Sequence[Clue], path: Closed, rng: random.Random
+    ) -> Iterator[Node]:
+        """Descriptions of the level that is aimed at: branches with vague clues near that level."""
+        graph = self.graph
+        near = (c for c in self._proposals(root, wanted, shape.level, path, rng) if abs(level(c) - shape.level) < 2)
+        vague = list(islice(near, _POOL))
+        levels = {level(c) for c in vague}
+        if not levels or not min(levels) <= shape.level <= max(levels):
+            return
+        more = (b for _ in range(_MORE) for b in self._branches(root, wanted, shape, path, rng))
+        for first in chain(branches, more):
+            left = graph.extension(Node(type=graph.types[graph.type_of[root]], clues=(first,)))
+            fit = [(c, graph.holds(c, left)) for c in vague if not self._same_side(c, first)]
+            sign = -1 if shape.level > 2 else 1  # of a few a high level prefers the least informative, as in _narrowed
+            order = sorted(range(len(fit)), key=lambda i: (i // _CHOICE, sign * int(fit[i][1].sum())))
+            sets = [(fit[i][0], _as_bits(fit[i][1])) for i in order]
+            everyone = _as_bits(np.ones(len(left), bool))
+            found = _complete(sets, everyone, _as_bits(left == root), shape.level, self.most_clues - 1)
+            if found is not None:
+                node = self._minimal([first, *found], root, shape, rng)
+                if reached(node, shape.depth) == shape.level:
+                    yield node
+
+    def _any(
+        self, root: int, wanted: str, shape: Shape, first: Clue, path: Closed, rng: random.Random
+    ) -> Iterator[Node]:
+        """A description of a level near the one that is aimed at, with precise clues where vague ones do not suffice;
+        nothing where it is not unique."""
         clues: list[Clue | Named] = [first]
-        left = graph.extension(Node(type=type_, clues=(first,)))
-        for level in dict.fromkeys((shape.level, max(1, shape.level - 1), 1)):
-            proposals = (
-                c
-                for c in self._proposals(root, wanted, level, path, rng)
-                if not any(self._same_side(c, d) for d in clues)
-            )
-            while len(left) > 1 and len(clues) < self.most_clues:
-                some = [(clue, left[graph.holds(clue, left)]) for clue in islice(proposals, _CHOICE)]
-                if not some:
-                    break
-                some = sorted((s for s in some if len(s[1]) < len(left)), key=lambda s: len(s[1]))
-                if some:  # a high level prefers the least informative clue
-                    clue, left = some[0 if level < 3 else -1]
-                    clues.append(clue)
-        if len(left) > 1:
-            return "not_unique"
-        node = self._minimal(type_, clues, root, rng)
-        if len(node.clues) < 2:
-            return "single_clue"
-        if depth(node) != shape.depth:
-            return "shallow"
-        witnesses = self._witnesses(node, root, column.forward, int(value))
-        if witnesses is None:
-            return "redundant_clue"
-        pattern = Pattern(relation=wanted, forward=True, root=node)
-        return Grown(pattern, graph.id(root), graph.id(int(value)), witnesses)
+        left = self.graph.extension(Node(type=self.graph.types[self.graph.type_of[root]], clues=(first,)))
+        for near in dict.fromkeys((shape.level, max(1, shape.level - 1), 1)):
+            proposals = self._proposals(root, wanted, near, path, rng)
+            left = self._narrowed(left, clues, proposals, vague=shape.level > 2)
+        if len(left) == 1:
+            yield self._minimal(clues, root, shape, rng)
+
+    def _narrowed(
+        self, left: np.ndarray, clues: list[Clue | Named], proposals: Iterable[Clue | Named], *, vague: bool
+    ) -> np.ndarray:
+        """What is left of the entities that fit the clues once proposals are added to these, until one is. `vague`: of
+        a few proposals the least informative."""
+        proposals = (c for c in proposals if not any(self._same_side(c, d) for d in clues))
+        while len(left) > 1 and len(clues) < self.most_clues:
+            some = [(clue, left[self.graph.holds(clue, left)]) for clue in islice(proposals, _CHOICE)]
+            if not some:
+                break
+            some = sorted((s for s in some if len(s[1]) < len(left)), key=lambda s: len(s[1]))
+            if some:
+                clue, left = some[-1 if vague else 0]
+                clues.append(clue)
+        return left
 
     # ---- clues
 
-    def _first(self, root: int, wanted: str, shape: Shape, path: Closed, rng: random.Random) -> Clue | None:
-        """A branch to a constant that fits the root and some others (more of them at a higher level)."""
+    def _branches(self, root: int, wanted: str, shape: Shape, path: Closed, rng: random.Random) -> list[Clue]:
+        """Branches to a constant that fit the root and some others, the best first: at a higher level one that more of
+        them fit, then narrower ones, with which fewer vague clues suffice."""
         type_ = self.graph.types[self.graph.type_of[root]]
         clues: list[tuple[int, Clue]] = []
         most = self.most_members * shape.level**2 // 16
@@ -177,7 +236,8 @@ class Grower:
                 if len(clues) == (1 if shape.level < 3 else _TRIES):
                     break
         clues.sort(key=lambda f: f[0])
-        return clues[(len(clues) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0][1] if clues else None
+        best = (len(clues) - 1) * (shape.level - 2) // 2 if shape.level > 2 else 0
+        return [clue for _, clue in (*clues[best::-1], *clues[best + 1 :])]
 
     def _branch(
         self, x: int, wanted: str, depth: int, path: Closed, rng: random.Random, *, but: tuple[str, bool] = ("", True)
@@ -187,10 +247,9 @@ class Grower:
         for relation, forward, ends in self._sides(x, wanted, rng):
             if (relation, forward) == but and not self._within(relation):
                 continue
-            ends = [e for e in ends if e not in path]
-            if not ends:
+            y = _outside(path, ends, rng)
+            if y is None:
                 continue
-            y = rng.choice(ends)
             back = (relation, not forward)  # going back by the same relation does not lead to a constant
             if depth == 2:
                 clue = self._anchor(y, path | {y}, rng, but=back)
@@ -223,10 +282,11 @@ class Grower:
         """A clue of a hub x (a category, a maker): another of its members, which leads on, or is told by a constant of
         its own and, where many share that, by values."""
         relation, forward = back
-        ends = [e for e in self.graph.columns[relation].rows(forward).list(x) if e not in path] if not forward else []
-        if not ends or self._within(relation):
+        if forward or self._within(relation):
             return None
-        y = rng.choice(ends)
+        y = _outside(path, self.graph.columns[relation].rows(forward).list(x), rng)
+        if y is None:
+            return None
         type_, around, there = self.graph.types[self.graph.type_of[y]], path | {y}, (relation, True)
         if depth > 2:
             inside = self._branch(y, "", depth - 1, around, rng, but=there)
@@ -250,12 +310,9 @@ class Grower:
                 continue
             column = self.graph.columns[relation]
             ends = column.rows(forward).list(x)
-            if not (forward and column.relation.literal):
-                ends = [e for e in ends if e not in path]
-            if ends:
-                end = rng.choice(ends)
-                if column.rows(not forward).size(end) <= self.most_members:
-                    return Clue(relation=relation, forward=forward, target=self.graph.id(end))
+            end = _outside(frozenset() if forward and column.relation.literal else path, ends, rng)
+            if end is not None and column.rows(not forward).size(end) <= self.most_members:
+                return Clue(relation=relation, forward=forward, target=self.graph.id(end))
         return None
 
     def _proposals(self, x: int, wanted: str, level: int, path: Closed, rng: random.Random) -> Iterator[Clue | Named]:
@@ -320,10 +377,9 @@ class Grower:
         if not ends:  # in a closed world too: where a relation has gaps, what is not there may be unknown
             absent = level >= NOTHING and column.relation.complete
             return Clue(relation=relation, forward=forward, target=Nothing()) if absent else None
-        ends = [e for e in ends if e not in path]
-        if not ends:
+        y = _outside(path, ends, rng)
+        if y is None:
             return None
-        y = rng.choice(ends)
         type_ = graph.types[graph.type_of[y]]
         inside: Clue | Named | None = None
         if level == 1:
@@ -368,12 +424,13 @@ class Grower:
 
     # ---- no clue too many
 
-    def _minimal(self, type_: str, clues: list[Clue | Named], root: int, rng: random.Random) -> Node:
-        """The node without superfluous clues. A clue that is needed among more clues is also needed among fewer, so
-        each is tried once."""
+    def _minimal(self, clues: list[Clue | Named], root: int, shape: Shape, rng: random.Random) -> Node:
+        """The node without superfluous clues, those furthest from the level removed first. A clue that is needed among
+        more clues is also needed among fewer, so each is tried once."""
+        type_ = self.graph.types[self.graph.type_of[root]]
         first = clues[0]
         kept = list(clues)
-        for clue in rng.sample(clues[1:], len(clues) - 1):
+        for clue in sorted(rng.sample(clues[1:], len(clues) - 1), key=lambda c: -abs(level(c) - shape.level)):
             rest = [c for c in kept if c is not clue]
             if self._alone(type_, rest, root):
                 kept = rest
@@ -407,6 +464,43 @@ class Grower:
                 return None
             out[i] = self.graph.id(other)
         return out
+
+
+def _outside(path: Set[int], ends: Sequence[int], rng: random.Random) -> int | None:
+    """One of some entities that is not on the path, each as likely; None where there is none."""
+    for _ in range(_DRAWS if ends else 0):
+        if (end := rng.choice(ends)) not in path:
+            return end
+    rest = [e for e in ends if e not in path]
+    return rng.choice(rest) if rest else None
+
+
+def _as_bits(flags: np.ndarray) -> int:
+    return int.from_bytes(np.packbits(flags).tobytes())
+
+
+def _complete(
+    sets: Sequence[tuple[Clue | Named, int]], everyone: int, alone: int, aim: int, most: int
+) -> list[Clue | Named] | None:
+    """As few clues as suffice, at most `most`, that only one entity fits and whose mean level rounds to `aim`; none of
+    them is superfluous. None where there are none.
+
+    sets: clues with the entities that fit them, as bits; everyone, alone: bits of all entities and of the one.
+    """
+
+    def search(at: int, chosen: list[int], left: int, size: int) -> list[int] | None:
+        if len(chosen) == size:
+            others = (reduce(and_, (sets[j][1] for j in chosen if j != i), everyone) for i in chosen)
+            near = left == alone and _rounded(sum(level(sets[i][0]) for i in chosen) / size) == aim
+            return chosen if near and alone not in others else None
+        for i in range(at, len(sets)) if left != alone else ():
+            fewer = left & sets[i][1]
+            if fewer != left and (found := search(i + 1, [*chosen, i], fewer, size)) is not None:
+                return found
+        return None
+
+    found = next((f for size in range(1, most + 1) if (f := search(0, [], everyone, size)) is not None), None)
+    return None if found is None else [sets[i][0] for i in found]
 
 
 def _led(clue: Clue | Named, term: Node) -> Clue:
@@ -459,7 +553,11 @@ def reached(node: Node, depth_: int) -> int:
     as deep as the question."""
     branch = next((c for c in node.clues if depth(Node(type=node.type, clues=(c,))) == depth_), None)
     vague = [level(c) for c in node.clues if c is not branch]
-    return min(4, max(1, math.floor(sum(vague) / len(vague) + 0.5)))
+    return _rounded(sum(vague) / len(vague))
+
+
+def _rounded(mean: float) -> int:
+    return min(4, max(1, math.floor(mean + 0.5)))
 
 
 def fuzz(node: Node) -> float:

@@ -1,11 +1,16 @@
 """Fuzzy trees: every accepted question is proved again by other code, every gate can refuse, words are read back,
 nothing is lost."""
 
+import functools
+import itertools
 import json
+import math
+import operator
 import random
 import re
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +19,7 @@ import pytest
 from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
 from synth.knowledge.world import world
 from synth.questions.fuzzy.graph import Graph
-from synth.questions.fuzzy.grow import Closed, Grown, depth, fuzz, level
+from synth.questions.fuzzy.grow import Closed, Grown, _complete, _outside, depth, fuzz, level
 from synth.questions.fuzzy.lexicon import Lexicon, support
 from synth.questions.fuzzy.oracle import pages_from
 from synth.knowledge.words import is_person
@@ -636,12 +641,58 @@ def test_a_level_that_cannot_be_reached_is_refused_and_the_level_of_a_question_i
         led = [c for c in root.clues if depth(Node(type=root.type, clues=(c,))) == p.difficulty["hops"]]
         vague = [level(c) for c in root.clues if c is not led[0]]
         assert abs(sum(vague) / len(vague) - p.difficulty["level"]) <= 0.5, p.question
-    for levels in ([1], [3, 4]):
+    for levels in ([4], [1, 4]):
         some = FuzzyTrees.of(kb, passages(kb), seed=0, levels=levels)
         good, bad = fuzzy_tree(some, {("train", 2): 12}, tries=4)
         assert {p.difficulty["level"] for p in good} <= set(levels)
         off = [q.evidence for q in bad if q.reason == "off_level"]
         assert off and all("what tells it apart is of level" in e for e in off)
+
+
+def test_a_level_is_filled_where_the_base_has_what_it_needs(kb: KB) -> None:
+    """Clues are chosen for their level: precise ones no longer stand in where vague ones suffice."""
+    for asked in (1, 2, 3):
+        some = FuzzyTrees.of(kb, passages(kb), seed=0, levels=[asked])
+        good, _ = fuzzy_tree(some, {("train", 2): 30}, tries=3)
+        assert len(good) == 30 and {p.difficulty["level"] for p in good} == {asked}
+
+
+def test_clues_that_complete_a_branch_are_those_of_the_level_and_none_too_many() -> None:
+    """Against every choice of clues, by brute force."""
+    kinds = {4: Third(largest=True), 3: Nothing(), 2: Span(low=0, high=1, said="in the 1990s")}
+    rng = random.Random(5)
+    found = 0
+    for _ in range(200):
+        clues = [Clue(relation=f"r{i}", forward=True, target=kinds[rng.choice((2, 3, 4))]) for i in range(6)]
+        sets = [(c, rng.getrandbits(8) | 1) for c in clues]
+        aim = rng.choice((3, 4))
+
+        def fit(some: Sequence[int], sets: list = sets) -> int:
+            return functools.reduce(operator.and_, (sets[i][1] for i in some), 255)
+
+        right = [
+            some
+            for size in (1, 2, 3)
+            for some in itertools.combinations(range(6), size)
+            if fit(some) == 1
+            and all(fit([j for j in some if j != i]) != 1 for i in some)
+            and math.floor(sum(level(clues[i]) for i in some) / size + 0.5) == aim
+        ]
+        chosen = _complete(sets, 255, 1, aim, 3)
+        if chosen is None:
+            assert not right
+        else:
+            found += 1
+            assert tuple(clues.index(c) for c in chosen) in [r for r in right if len(r) == len(right[0])]
+    assert 40 < found < 200
+
+
+def test_one_of_a_hub_is_drawn_and_never_one_that_is_closed() -> None:
+    rng, closed = random.Random(0), frozenset(range(1, 1000))
+    assert {_outside(closed, range(1000), rng) for _ in range(20)} == {0}, "found however few are open"
+    assert _outside(closed, range(1, 1000), rng) is None and _outside(closed, (), rng) is None
+    drawn = Counter(_outside(frozenset({2}), range(5), rng) for _ in range(4000))
+    assert set(drawn) == {0, 1, 3, 4} and all(900 < n < 1100 for n in drawn.values()), drawn
 
 
 def test_gate_not_answerable_reads_pages_and_not_facts(kb: KB, made: tuple) -> None:
