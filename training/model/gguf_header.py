@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
@@ -42,8 +44,15 @@ def read_header(file: Path) -> Header:
     """Raises ValueError for a file that is not a complete GGUF file, and ImportError without the package gguf."""
     from gguf import GGUFReader
 
+    class Reader(GGUFReader):
+        """Slices a plain array: the vocabulary is read string by string, and a slice of a memmap takes several times
+        as long."""
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, np.asarray(value) if name == "data" else value)
+
     try:
-        reader = GGUFReader(file)
+        reader = Reader(file)
     except (ValueError, OSError, IndexError, KeyError, struct.error) as e:
         raise ValueError(
             f"{file} is no whole GGUF file ({e}): the download broke off or the file is damaged; fetch it again"
@@ -53,10 +62,11 @@ def read_header(file: Path) -> Header:
 
 def config_of(file: Path) -> Any:
     """The configuration that transformers makes from a file, plus the width of its heads, which transformers does not
-    read for every architecture."""
+    read for every architecture. Raises as `read_header` does."""
     from transformers import AutoConfig
 
+    header = read_header(file)
     config = AutoConfig.from_pretrained(str(file.parent), gguf_file=file.name)
-    if head_dim := read_header(file).own("attention.key_length"):
+    if head_dim := header.own("attention.key_length"):
         config.head_dim = int(head_dim)
     return config
