@@ -45,12 +45,12 @@ def sampler(
     max_length  tokens of a conversation        memory   GiB for keys and values        dtype   of the engine's weights
     rank        of the model's adapters (the largest of several policies), where its other weights are those of the folder:
                 adapters alone are then pushed to vLLM in this process
-    policies    the names of the adapters, if several policies share the model; servers do not serve them
+    policies    the names of the adapters, if several policies share the model: they alone are pushed to servers too
     samplers    servers of `vllm` to start on this machine; 1: in this process
     devices     the CUDA device of each of them; empty: on the CPU
 
-    Raises UserError for an engine that is unknown or not installed, for several policies on a server, for conversations that
-    are longer than vLLM reads, and for a server that does not start, does not answer, or runs another model.
+    Raises UserError for an engine that is unknown or not installed, for conversations that are longer than vLLM reads, and
+    for a server that does not start, does not answer, runs another model, or has no room for the policies.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)
@@ -59,11 +59,6 @@ def sampler(
         raise UserError(
             f"there is no engine {engine!r}: {nearest(engine, ENGINES)}, or the URL of a vLLM server (docs/engines.md)"
         )
-    if policies and (remote or samplers > 1):
-        raise UserError(
-            f"rl.policies: a server is given whole weights and cannot tell {len(policies)} policies apart: set engine.name=vllm with samplers=1, "
-            "where each has its adapters in the engine, or engine.name=torch"
-        )
     from training.rollout.engine import EngineSampler
     from training.rollout.vllm_engine import ENVIRONMENT, InProcess, Server, settings
 
@@ -71,7 +66,8 @@ def sampler(
         urls = [u.strip().removesuffix("/").removesuffix("/v1") for u in engine.split(",")]
         if len(set(urls)) < len(urls):
             raise UserError(f"the engine {engine} names a server twice: name each once")
-        return EngineSampler(model, end_id, _together([Server(u, work) for u in urls], model, dtype, max_length))
+        servers = [Server(u, work) for u in urls]
+        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank))
     if find_spec("vllm") is None:
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
@@ -90,14 +86,14 @@ def sampler(
             max_length=max_length,
             dtype=dtype,
             memory=memory,
-            rank=0 if samplers > 1 else rank,
+            rank=0 if samplers > 1 and not policies else rank,
             policies=len(policies),
         )
     except ValueError as e:
         raise UserError(f"rl.policies: {e}, or engine.name=torch") from e
     if samplers > 1:
         servers = [server for server, _ in started(folder, samplers, options, work, devices)]
-        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length))
+        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank))
     return EngineSampler(model, end_id, InProcess(folder, options, policies))
 
 
@@ -116,7 +112,9 @@ def devices_for(samplers: int, device: str, learners: int) -> tuple[int, ...]:
     return tuple(range(learners, learners + samplers))
 
 
-def _together(servers: list[Any], model: Any, dtype: str, max_length: int) -> Any:
+def _together(
+    servers: list[Any], model: Any, dtype: str, max_length: int, policies: tuple[str, ...] = (), rank: int = 0
+) -> Any:
     """One engine of servers that all run what is wanted. Raises UserError for one that does not."""
     from training.rollout.engine import EngineLost
     from training.rollout.servers import Servers, agree
@@ -124,10 +122,10 @@ def _together(servers: list[Any], model: Any, dtype: str, max_length: int) -> An
     shape = model.config.get_text_config()
     wanted = {k: getattr(shape, k) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     try:
-        agree(servers, {"dtype": dtype, **wanted}, max_length)
+        agree(servers, {"dtype": dtype, **wanted}, max_length, policies=len(policies), rank=rank)
     except (EngineLost, ValueError) as e:
         raise UserError(f"rl.engine: {e}") from e
-    return servers[0] if len(servers) == 1 else Servers(servers)
+    return servers[0] if len(servers) == 1 and not policies else Servers(servers, policies)
 
 
 def started(
@@ -135,7 +133,7 @@ def started(
 ) -> list[tuple[Any, subprocess.Popen[bytes]]]:
     """Starts `n` vLLM servers of a model's folder on free ports of this machine, and waits until all answer. Returns
     each with its process, which leads a group of its own and ends with this process. Their logs are work/server-K.log. Raises UserError if one does not start."""
-    from training.rollout.vllm_engine import SERVED, Server, command
+    from training.rollout.vllm_engine import Server, command, environment
 
     work.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:  # all ports are held until all are known, so that no two are the same
@@ -149,7 +147,7 @@ def started(
         start = process.ending_with_us(*command(folder, number, options)[2:])
         with (work / f"server-{k}.log").open("wb") as log:
             child = subprocess.Popen(
-                start, env={**os.environ, **SERVED, **own}, stdout=log, stderr=log, start_new_session=True
+                start, env={**os.environ, **environment(options), **own}, stdout=log, stderr=log, start_new_session=True
             )
         atexit.register(process.end_group, child.pid)
         children.append(child)

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Answers(BaseHTTPRequestHandler):
-    """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end."""
+    """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end, or what its model
+    says by the adapters that the request names (`adapters`)."""
 
     def log_message(self, *_):
         pass
@@ -17,7 +18,10 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.server.gone:
             return self.connection.close()
-        answers = {"/v1/models": {"data": [{"id": "m"}]}, "/version": {"version": self.server.release}}
+        models = [{"id": "m", "root": "m", "parent": None}]
+        for request in list(self.server.adapters.named.values()) if self.server.adapters else ():
+            models.append({"id": request.lora_name, "root": request.lora_path, "parent": "m"})
+        answers = {"/v1/models": {"data": models}, "/version": {"version": self.server.release}}
         self._say(answers.get(self.path))
 
     def do_POST(self):
@@ -29,34 +33,55 @@ class Answers(BaseHTTPRequestHandler):
                 return self.connection.close()
             if turn:
                 self.server.asked.append((tuple(body["prompt"]), body["seed"]))
+                self.server.flying.append(body["model"])
+                self.server.beside |= {frozenset(self.server.flying)}
         if self.path == "/collective_rpc":
-            if body["method"] == "espalier_load":
+            if body["method"] in ("espalier_load", "espalier_hold"):
                 self.server.held = body["kwargs"]["version"]
-                self.server.loads += 1
+                self.server.loads += body["method"] == "espalier_load"
             held = self.server.held
             about = body["method"] == "espalier_about"
             return self._say({"results": [self.server.about if about else None if held is None else str(held)]})
+        if self.path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+            if self.server.adapters is None or not self.server.swaps:
+                return self._say({"detail": "Not Found"}, 404)
+            with self.server.lock:
+                done = (
+                    self.server.adapters.load if self.path == "/v1/load_lora_adapter" else self.server.adapters.unload
+                )
+                code, said = done(**body)
+            return self._say(said, 200) if code == 200 else self._say({"error": {"message": said}}, code)
         if self.path == "/v1/completions":
             time.sleep(self.server.slow if turn else 0.0)
+            if self.server.adapters is not None:
+                with self.server.lock:
+                    code, choice = self.server.adapters.turn(body)
+                    if turn:
+                        self.server.flying.remove(body["model"])
+                said = {"choices": [choice]} if code == 200 else {"error": {"message": choice}}
+                return self._say(said, code)
             ids, logp = [5 + body["seed"] % 50, self.server.end], [self.server.logp, -0.5]
             choice = {"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"}
             return self._say({"choices": [choice]})
         self._say(None)
 
-    def _say(self, value):
-        body = b"" if value is None else json.dumps(value).encode()
-        self.send_response(200)
+    def _say(self, value, code=200):
+        """JSON, or a text as it is."""
+        body = b"" if value is None else value.encode() if isinstance(value, str) else json.dumps(value).encode()
+        self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
 
-def stub(end, about, port=0, slow=0.0):
-    """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn."""
+def stub(end, about, port=0, slow=0.0, adapters=None):
+    """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn;
+    adapters: the model and its adapters, by which turns are then computed (stand_in_vllm.Adapters)."""
     server = ThreadingHTTPServer(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
     server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
     server.end, server.slow = end, slow
+    server.adapters, server.swaps, server.flying, server.beside = adapters, True, [], set()
     return server
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import json
 import secrets
 import shutil
@@ -23,7 +24,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,6 +58,11 @@ SERVED = {
 }  # dev mode: its weights can be replaced
 
 
+def environment(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What the process of a server with these settings needs: SERVED, and that its adapters can be replaced."""
+    return {**SERVED, **({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if settings.get("enable_lora") else {})}
+
+
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM reserves memory
 
 
@@ -67,9 +73,7 @@ def settings(
     and values; rank: the largest of the adapters if only adapters are pushed; policies: how many named sets of adapters
     it holds at once, 0 if they have no names. `more` is added, or replaces them. Raises ValueError for several policies
     with a rank that vLLM has no room for."""
-    room = next((r for r in _RANKS if r >= rank), None)
-    if policies and not room:
-        raise ValueError(f"vLLM holds adapters up to rank {_RANKS[-1]}, and a policy has {rank}: set a lower lora.rank")
+    room = room_for(rank) if policies else next((r for r in _RANKS if r >= rank), None)
     held = max(policies, 1)
     adapters = (
         {"enable_lora": True, "max_lora_rank": room, "max_loras": held, "max_cpu_loras": held} if rank and room else {}
@@ -86,6 +90,28 @@ def settings(
         "worker_extension_cls": WORKER,
         **more,
     }
+
+
+def room_for(rank: int) -> int:
+    """The least `max_lora_rank` for adapters of this rank. Raises ValueError if vLLM has none."""
+    room = next((r for r in _RANKS if r >= rank), None)
+    if not room:
+        raise ValueError(f"vLLM holds adapters up to rank {_RANKS[-1]}, and a policy has {rank}: set a lower lora.rank")
+    return room
+
+
+def all_known(asked: Sequence[str], policies: Sequence[str]) -> None:
+    """Raises ValueError for requests of a policy that the engine has no adapters of."""
+    if odd := sorted(set(asked) - set(policies)):
+        raise ValueError(f"vLLM was given no adapters of a policy {odd[0]!r}: name it when the engine is made")
+
+
+def written(model: nn.Module, folder: Path, policy: str) -> tuple[str, int]:
+    """Write the adapters of a policy as vLLM reads them; returns their digest, by which a push sees what has changed,
+    and their bytes."""
+    save_adapters(model, folder, policy)
+    file = folder / "adapter_model.safetensors"
+    return hashlib.sha256(file.read_bytes()).hexdigest(), file.stat().st_size
 
 
 @dataclass
@@ -147,9 +173,7 @@ class InProcess:
         with tempfile.TemporaryDirectory(prefix="espalier-adapter-") as place, _losing():
             for name in self.policies or (NAME,):
                 folder = Path(place) / name
-                save_adapters(model, folder, name)
-                file = folder / "adapter_model.safetensors"
-                digest = hashlib.sha256(file.read_bytes()).hexdigest()
+                digest, size = written(model, folder, name)
                 before, old = self.held.get(name, ("", None))
                 if digest == before:
                     continue
@@ -160,7 +184,7 @@ class InProcess:
                 new = LoRARequest(f"{name}-{self.pushes}", self.pushes, str(folder))
                 self.llm.llm_engine.add_lora(new)  # read now, because the folder will be deleted
                 self.held[name] = digest, new
-                self.pushed += file.stat().st_size
+                self.pushed += size
             self.llm.collective_rpc("espalier_hold", kwargs={"version": version})
             self.llm.reset_prefix_cache()
 
@@ -185,8 +209,7 @@ class InProcess:
     ) -> list[Completion | None]:
         from vllm import SamplingParams
 
-        if odd := sorted(set(policies) - set(self.policies)):
-            raise ValueError(f"vLLM was given no adapters of a policy {odd[0]!r}: name it when the engine is made")
+        all_known(policies, self.policies)
         parameters = [
             SamplingParams(**request(sampling, seed, end_id), detokenize=bool(sampling.stop)) for seed in seeds
         ]
@@ -342,6 +365,36 @@ class Server:
         self._rpc("espalier_load", {"version": self.run + version, "folder": str(folder)})
         self._post("/reset_prefix_cache", {})
 
+    def swap(self, folders: Iterable[Path], version: int) -> None:
+        """Have the server keep the adapters of these folders, each under its folder's name, in place of the earlier
+        ones of this run; it is told of those alone that it does not have. Raises ValueError if it refuses them."""
+        wanted = {folder.name: folder for folder in folders}
+        self._rpc("espalier_hold", {"version": None})
+        there = {m["id"]: m["root"] for m in self._ask("/v1/models")["data"] if m.get("parent")}
+        for name, root in there.items():
+            if name not in wanted and Path(root).parent == self.weights.absolute():
+                self._send("/v1/unload_lora_adapter", {"lora_name": name})
+        for name, folder in wanted.items():
+            # never with load_inplace: vLLM 0.32 then reads the folder again at every step of every request
+            if name not in there:
+                self._told({"lora_name": name, "lora_path": str(folder.absolute())})
+        self._rpc("espalier_hold", {"version": self.run + version})
+        self._post("/reset_prefix_cache", {})
+
+    def _told(self, adapters: Mapping[str, str]) -> None:
+        code, text = self._send("/v1/load_lora_adapter", adapters)
+        if code == 500 and not self.answers():  # vLLM says 500 of adapters that it does not like, too
+            raise EngineLost(f"the server {self.url} failed on {adapters['lora_name']}")
+        if code != 200:
+            raise ValueError(
+                f"the server {self.url} does not take the adapters {adapters['lora_path']} ({code}: {_reason(text)}): was it started as "
+                "docs/engines.md says, on a disk that both read?"
+            )
+
+    def swaps(self) -> bool:
+        """Whether adapters can be exchanged while it runs."""
+        return self._send("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})[0] != 404
+
     def version(self) -> int | None:
         """Raises WrongVersion if another run has given the server its weights."""
         reply = self._rpc("espalier_version", {})  # numbers come as texts
@@ -379,15 +432,21 @@ class Server:
         with ThreadPoolExecutor(min(self.workers, len(prompts))) as pool:
             return list(pool.map(one, prompts, seeds))
 
-    def completion(self, prompt: Sequence[int], seed: int, sampling: Sampling, end_id: int) -> Completion | None:
-        """The completion of one prompt; None if the server gave it up. Raises EngineLost."""
+    def completion(
+        self, prompt: Sequence[int], seed: int, sampling: Sampling, end_id: int, adapters: str = ""
+    ) -> Completion | None:
+        """The completion of one prompt, by the adapters of that name or else by the model; None if the server gave it
+        up. Raises EngineLost, also if it does not have the adapters: it was started anew."""
         body = {
-            "model": self._named(),
+            "model": adapters or self._named(),
             "prompt": list(prompt),
             "return_token_ids": True,
             **request(sampling, seed, end_id),
         }
-        choice = self._post("/v1/completions", body)["choices"][0]
+        code, text = self._send("/v1/completions", body)
+        if code == 404 and adapters:
+            raise EngineLost(f"the server {self.url} no longer has the adapters {adapters}")
+        choice = self._read("/v1/completions", code, text)["choices"][0]
         return _completion(
             choice["token_ids"], choice["logprobs"]["token_logprobs"], choice["finish_reason"], sampling, end_id
         )
@@ -412,27 +471,47 @@ class Server:
         return self._post("/collective_rpc", {"method": method, "kwargs": dict(knobs)})["results"][0]
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        return self._ask(path, json.dumps(body).encode())
+        return self._read(path, *self._send(path, body))
 
-    def _ask(self, path: str, body: bytes | None = None) -> Any:
-        headers = {"Content-Type": "application/json"}
+    def _ask(self, path: str) -> Any:
+        return self._read(path, *self._send(path))
+
+    def _read(self, path: str, code: int, text: bytes) -> Any:
+        """The JSON of an answer. Raises ValueError for a refusal, EngineLost for a failure."""
+        if code >= 500:
+            raise EngineLost(f"the server {self.url} failed on {path} ({code})")
+        if code >= 400:
+            raise ValueError(
+                f"the server {self.url} refuses {path} ({code}: {_reason(text)}): was it started as docs/engines.md says, with VLLM_SERVER_DEV_MODE=1 "
+                f"and --worker-extension-cls {WORKER}?"
+            )
+        try:
+            return json.loads(text) if text.strip() else None
+        except json.JSONDecodeError as e:  # cut short
+            raise EngineLost(f"the server {self.url} does not answer {path} ({e})") from e
+
+    def _send(self, path: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
+        """The status and the text of an answer. Raises EngineLost if there is none."""
         request = urllib.request.Request(
-            self.url.rstrip("/") + path, data=body, headers=headers, method="POST" if body else "GET"
+            self.url.rstrip("/") + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+            method="GET" if body is None else "POST",
         )
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as answer:
-                text = answer.read()
-                return json.loads(text) if text.strip() else None
+                return answer.status, answer.read()
         except urllib.error.HTTPError as e:
-            reply = e.read(2000).decode(errors="replace").strip()
-            if e.code < 500:
-                raise ValueError(
-                    f"the server {self.url} refuses {path} ({e.code}: {reply}): was it started as docs/engines.md says, with VLLM_SERVER_DEV_MODE=1 "
-                    f"and --worker-extension-cls {WORKER}?"
-                ) from e
-            raise EngineLost(f"the server {self.url} failed on {path} ({e.code})") from e
-        except (OSError, json.JSONDecodeError) as e:  # refused, reset, timed out, cut short
+            return e.code, e.read(2000)
+        except (OSError, http.client.HTTPException) as e:  # refused, reset, timed out, cut short
             raise EngineLost(f"the server {self.url} does not answer {path} ({e})") from e
+
+
+def _reason(text: bytes) -> str:
+    """What an answer that refuses says: vLLM's own message where it has one."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(text)["error"]["message"])
+    return text.decode(errors="replace").strip()
 
 
 def command(folder: Path, port: int, more: Mapping[str, Any]) -> list[str]:

@@ -30,17 +30,20 @@ class Versioned:
         self.espalier_held = int(version)
         return self.espalier_held
 
-    def espalier_hold(self, version: int) -> int:
-        """Set the version to `version` after vLLM has replaced adapters by itself."""
-        self.espalier_held = int(version)
+    def espalier_hold(self, version: int | None) -> int | None:
+        """Set the version to `version` after vLLM has replaced adapters by itself, None before it does."""
+        self.espalier_held = None if version is None else int(version)
         return self.espalier_held
 
     def espalier_version(self) -> int | None:
         return self.espalier_held
 
     def espalier_about(self) -> dict[str, Any]:
-        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants."""
+        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants, and
+        for how many adapters at once and up to which rank it has room (0: none)."""
         shape = self.model_config.hf_text_config
         sizes = {k: int(getattr(shape, k)) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
         dtype = str(self.model_config.dtype).removeprefix("torch.")
-        return {"dtype": dtype, "max_model_len": int(self.model_config.max_model_len), **sizes}
+        lora = getattr(self, "lora_config", None)
+        room = {k: int(getattr(lora, k, 0)) for k in ("max_loras", "max_lora_rank")}
+        return {"dtype": dtype, "max_model_len": int(self.model_config.max_model_len), **sizes, **room}

@@ -1,14 +1,19 @@
 """The stage rl with several policies: a run that was killed ends with the bytes of one that was not; what is saved speaks as
 what was trained; mistakes are sentences."""
 
+import contextlib
+import csv
 import json
 import shutil
 import signal
+import threading
 
 import pytest
 import small
+import stand_in_vllm
 import torch
 from safetensors.torch import load_file
+from stub_server import stub
 
 from training.model.model import load_model
 
@@ -110,10 +115,6 @@ def test_evaluate_lets_each_play_its_roles(whole, tmp_path):
             "search, which has no roles",
         ),
         ({"policies": {}}, "rl.exchange is 2, and there is one policy"),
-        (
-            {"engine": {"name": "http://127.0.0.1:9"}},
-            "a server is given whole weights and cannot tell 2 policies apart",
-        ),
         ({"lora": {}}, "needs adapters of its own"),
         ({"group_transforms": [{"piece": "hints"}]}, "rl.group_transforms works with one policy alone"),
     ],
@@ -124,3 +125,41 @@ def test_mistakes_are_sentences(whole, tmp_path, rl, words):
     shutil.rmtree(root / "artifacts/rl")
     said = small.run(root, "rl", expect=2)
     assert words in said and "Traceback" not in said
+
+
+@contextlib.contextmanager
+def server(root, **more):
+    """A stand-in of a vLLM server of the model that the stage trains."""
+    folder = root / "artifacts/sft/model"
+    config = json.loads((folder / "config.json").read_text())
+    sizes = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    about = {"dtype": "float32", "max_model_len": 4096, "max_loras": 2, "max_lora_rank": 8, **sizes, **more}
+    port = stub(config["eos_token_id"], about, adapters=stand_in_vllm.Adapters(folder))
+    threading.Thread(target=port.serve_forever, daemon=True).start()
+    try:
+        yield port
+    finally:
+        port.shutdown()
+        port.server_close()
+
+
+def test_a_server_samples_for_both(whole, tmp_path):
+    """The whole stage: each step's rollouts are those of the adapters of now, as the learner finds."""
+    root = shutil.copytree(whole, tmp_path / "project")
+    with server(root) as port:
+        project(root, engine={"name": f"http://127.0.0.1:{port.server_port}"}, max_mismatch=1e-6)
+        shutil.rmtree(root / "artifacts/rl")
+        small.run(root, "rl")
+    with (root / "artifacts/rl/curve.csv").open() as f:
+        steps = list(csv.DictReader(f))
+    assert len(steps) == 6 and all(float(s["mismatch_max"]) < 1e-3 for s in steps)
+    card = json.loads((root / "artifacts/rl/card.json").read_text())
+    told = [name.split("-")[0] for name in port.adapters.told]
+    for name, one in card["policies"].items():
+        assert one["updates"] >= 2 and told.count(name) - one["updates"] in (0, 1), "at first, and after each update"
+    assert port.loads == 0 and len(port.asked) > 0
+    assert not (root / ".espalier/work/rl").exists() or not list((root / ".espalier/work/rl").rglob("adapter_*"))
+    with server(root, max_lora_rank=1) as port:
+        project(root, engine={"name": f"http://127.0.0.1:{port.server_port}"})
+        said = small.run(root, "rl", expect=2)
+    assert "error: rl.engine: the server" in said and "--max-lora-rank 8, or set a lower lora.rank" in said

@@ -64,20 +64,23 @@ def gaps(policies, name, prompt, ids, logp):
 
 
 def speaks(policies, source, engine, whole):
-    """Three versions of the weights; of the last two, one policy alone has changed."""
-    sent = []
+    """Three versions of the weights; of the last two, one policy alone has changed. Says how far the engine's log-probs were
+    from the learner's, and what a push was of the model."""
+    sent, far = [], 0.0
     for version, changed in enumerate(("", "one", "other")):
         if changed:
             moved(policies, changed, 10 + version)
         source.version = version
         segments = source.open(PROMPTS, range(5), policies=WHO).generate(ASKED)
         for prompt, name, segment in zip(PROMPTS, WHO, segments, strict=True):
-            assert gaps(policies, name, prompt, segment.ids, segment.logp) < 1e-3 and segment.version == version
+            far = max(far, gaps(policies, name, prompt, segment.ids, segment.logp))
+            assert far < 1e-3 and segment.version == version
             assert gaps(policies, {"one": "other", "other": "one"}[name], prompt, segment.ids, segment.logp) > 1e-3
         sent.append(engine.pushed)
         assert engine.pushed <= 0.03 * whole, (engine.pushed, whole)
     assert sent[0] > sent[2] > sent[1] > 0, "both, then the one of rank 1, then the one of rank 2"
     assert engine.version() == 2
+    print(f"at most {far:.1e} nats apart; pushes of {', '.join(f'{n / whole:.2%}' for n in sent)}")
 
 
 def test_each_prompt_is_answered_by_its_policy_and_only_what_changed_travels(monkeypatch, tmp_path):
@@ -135,9 +138,6 @@ def test_mistakes_are_sentences(monkeypatch, tmp_path):
     with pytest.raises(ValueError, match="adapters up to rank 512, and a policy has 600: set a lower lora.rank"):
         vllm_engine.settings(max_length=8, rank=600, policies=2)
     how = dict(folder=tmp_path, work=tmp_path, max_length=64, dtype="float32", memory=0.1, policies=("one", "other"))
-    for engine, more in (("http://127.0.0.1:9", {}), ("vllm", {"samplers": 2})):
-        with pytest.raises(UserError, match="cannot tell 2 policies apart: set engine.name=vllm with samplers=1"):
-            engines.sampler(engine, policies.model, END, **how, **more)
     monkeypatch.setattr(engines, "find_spec", lambda name: True)
     with pytest.raises(UserError, match="up to rank 512, and a policy has 600.*or engine.name=torch"):
         engines.sampler("vllm", policies.model, END, **how, rank=600)
