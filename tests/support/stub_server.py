@@ -74,10 +74,14 @@ class Answers(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # all turns of a batch are asked at once; 5 places are few on a busy machine
+
+
 def stub(end, about, port=0, slow=0.0, adapters=None):
     """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn;
     adapters: the model and its adapters, by which turns are then computed (stand_in_vllm.Adapters)."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), Answers)
+    server = Server(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
     server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
     server.end, server.slow = end, slow
