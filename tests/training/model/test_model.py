@@ -225,6 +225,10 @@ def test_a_gguf_file_is_taken(tmp_path):
         got, tokenizer = load_model(place)
         assert tokenizer.chat_template == exported.tokenizer().chat_template
         torch.testing.assert_close(head_weight(got), head_weight(model), atol=0, rtol=0)
+    half, _ = load_model(tmp_path / "a.gguf", dtype="bfloat16")
+    for name, weight in half.named_parameters():
+        assert torch.equal(weight, got.get_parameter(name).to(torch.bfloat16)), "rounded once"
+    assert all(torch.equal(v, got.get_buffer(name)) for name, v in half.named_buffers()), "and nothing else is"
     save_model(got, tokenizer, tmp_path / "again")
     again, _ = load_model(tmp_path / "again")
     assert "quantization_config" not in (tmp_path / "again/config.json").read_text()
