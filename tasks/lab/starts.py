@@ -10,7 +10,7 @@ sometimes right. It is trained once per task: every recipe and every seed begins
     hops        questions about a generated world, answered by two searches; demonstrations are about other worlds
     requests    requests that build on each other, a call of a tool in each of three turns
 
-Nine more tasks are used by protocols and benchmarks only:
+Ten more tasks are used by protocols and benchmarks only:
 
     rounded_countdown      as countdown, with a sampler of lower precision than the learner
     mislabelled_countdown  as countdown, learned from pairs three in ten of which are the wrong way round
@@ -22,6 +22,8 @@ Nine more tasks are used by protocols and benchmarks only:
                            for, against partners of two kinds, which nobody learned from
     three_games            rooms, kitchens and cards with a partner of one of three kinds each; measured with a fourth
     domains                sums, combined numbers, units, circuits and lists to be sorted: a domain each
+    reading                who is whose friend and where each lives, read two sentences at a time with a memory that is overwritten and may be
+                           looked back into
     shops                  what things cost, by a search, a program or both of them, each question as it needs
     uneven                 the problems of countdown, half of them asked in words to which the policy almost always gives
                            up: it can solve them, and shows it once in a hundred tries
@@ -48,6 +50,7 @@ from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.list_sorting import list_sorting
 from synth.families.matrix_games import matrix_games
 from synth.families.rewrite_proofs import rewrite_proofs
+from synth.families.scattered_facts import PLACES, scattered_facts
 from synth.families.teamwork import teamwork
 from synth.families.unit_conversion import unit_conversion
 from synth.knowledge.kb import KB, passages
@@ -65,6 +68,7 @@ from tasks.lab.arena import Arena, Rounding, World
 from tasks.core.paths import project
 from training.env.offers import offers
 from training.env.progress import progress
+from training.env.reader import reader
 from training.env.retry import retry
 from training.env.search import search
 from training.env.single import Single
@@ -137,6 +141,7 @@ SIZES = {
     "three_games": Size(steps=400, demonstrations=1800, turn=12, length=448),
     "domains": Size(steps=700, demonstrations=7000, turn=48, length=144),
     "shops": Size(steps=500, demonstrations=3000, turn=48, length=256),
+    "reading": Size(steps=4800, demonstrations=6000, turn=24, length=160),
     "uneven": Size(steps=760, demonstrations=8000, turn=48, length=160),
 }
 
@@ -630,9 +635,54 @@ def shops(size: Size) -> Task:
     )
 
 
+def reading(size: Size) -> Task:
+    """Six sentences of scattered_facts, read two at a time in the environment `reader`. Demonstrations keep the homes that were just told
+    until the friend is known, then the friend and, where an earlier memory had it, the friend's home, which is recalled. One turn in five
+    keeps nothing but what was just told and recalls nothing; who does not know the home at the end guesses. As the history is rewritten
+    at each turn, a row of what is shown is one turn; what is solved has the turns of an episode one after the other."""
+    host = reader(chunk=2, notes=200)
+
+    def episode(p: Problem, rng: Random | None = None) -> list[Talk]:
+        state, heard = host.start(p, {})
+        (who, friend), (_, home) = state["gold"]
+        gold = (f"{who} is {friend}", f"{friend} lives in {home}")
+        rows, over, recalled = [], False, False
+        while not over:
+            if state["read"] == len(state["parts"]):
+                sure = gold[1] in heard[-1].content
+                text = f"<answer> {home if sure or rng is None else rng.choice(PLACES)}</answer>"
+            else:
+                facts = [s.removeprefix("The friend of ") for s in state["parts"][state["read"]]]
+                kept, wanted = [f for f in gold if f in heard[-1].content], ""
+                if rng is not None and rng.random() < 0.2:
+                    kept = facts
+                elif gold[0] not in kept:
+                    kept = [f for f in facts if " lives in " in f]
+                elif len(kept) == 1 and not recalled:
+                    recalled, wanted = True, f"<recall> {friend}</recall>"
+                text = f"<memory> {', '.join(kept) or 'none'}</memory>{wanted}"
+            said = Message(role="assistant", content=text)
+            rows.append((*heard, said))
+            _, over, _ = host.step(state, text)
+            heard = state.pop("history", [])
+        return rows
+
+    def problems(split: Split, n: int, seed: int = 0) -> list[Problem]:
+        return _family(partial(scattered_facts, levels=(1,), env="reader"), split, n, seed=seed)
+
+    train, rng = problems("train", TRAIN), Random(seed_for(0, "starts", "reading"))
+    return Task(
+        train=train,
+        held=problems("test", 2 * HELD),
+        envs={"reader": host},
+        shown=[row for p in problems("train", size.demonstrations, seed=1) for row in episode(p, rng)],
+        solved=[tuple(m for row in episode(p) for m in row) for p in train],
+    )
+
+
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in (shortcut, countdown, hops, requests)}
 OF_PROTOCOLS: dict[str, Callable[[Size], Task]] = {  # not tasks of the leaderboard
-    f.__name__: f for f in (proofs, uneven, haggling, three_games, shops, domains)
+    f.__name__: f for f in (proofs, uneven, haggling, three_games, shops, domains, reading)
 }
 
 

@@ -4,16 +4,19 @@ everything drawn is counted."""
 import copy
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from synth.families.chained_requests import chained_requests
 from synth.families.countdown import countdown
 from synth.families.integer_arithmetic import integer_arithmetic
+from synth.families.scattered_facts import scattered_facts
 from synth.types import Message, Problem, Scored
 from synth.verify._team import read as read_game
 from tasks.lab import starts
 from tasks.lab.behaviour import prepared
+from tasks.planning.resolve import check_params, resolve
 from training.learner.loop import run
 
 MAKERS = {
@@ -190,3 +193,22 @@ def test_half_of_the_games_are_with_the_same_partners_and_none_with_those_of_the
     assert [sum(p.family == x for p in task.train) for x in ("fixed", "varied")] == [128, 128]
     said = [m.content for t in task.shown for m in t]
     assert not any("Your partner goes" in x or "Your partner takes" in x or "Asked" in x for x in said)
+
+
+def test_who_reads_looks_back_and_mostly_keeps_what_answers(tasks):
+    """A row is a turn, and the environment of the task is played as the recipe of the reader sets it."""
+    task, (knobs,) = tasks["reading"], [e for e in _reader_of("rememr1") if e["piece"] == "reader"]
+    host = task.envs["reader"]
+    assert (host.chunk, host.notes, host.recall) == (knobs["chunk"], knobs["notes"], knobs["recall"])
+    assert all([m.role for m in row] == ["user", "assistant"] for row in task.shown) and len(task.shown) == 4 * 60
+    ends = [row for row in task.shown if "That was all" in row[0].content]
+    assert 0.2 < sum("<recall>" in row[1].content for row in task.shown) / len(ends) < 0.9
+    problems = starts._family(partial(scattered_facts, levels=(1,), env="reader"), "train", 60, seed=1)
+    right = [f"> {p.answer}<" in row[1].content for p, row in zip(problems, ends, strict=True)]
+    assert 0.4 < sum(right) / len(right) < 0.9
+    recalled = [replayed(task, p, talk).parts["recalled"] for p, talk in zip(task.train, task.solved, strict=True)]
+    assert 0.2 < sum(x > 0 for x in recalled) / len(recalled) < 0.9
+
+
+def _reader_of(recipe):
+    return resolve(check_params({"recipe": recipe, "set": {}}, Path("params.yaml")))[0]["rl"].params["envs"]
