@@ -14,8 +14,9 @@ import math
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import bm25s
@@ -23,12 +24,38 @@ import numpy as np
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
+_BATCH = 16_384  # texts that are split together
 _CHUNK = 65_536  # texts whose words are counted together
 
 
 def words(text: str) -> list[str]:
     """The lower-cased words of a text: no stemming and no stop words, so that words match exactly as written."""
     return _WORD.findall((text if text.isascii() else unicodedata.normalize("NFKC", text)).lower())
+
+
+_LOWER = np.full(256, ord(" "), np.uint8)  # of each byte what `words` makes of it: a blank between words
+_LOWER[128:] = np.arange(128, 256)
+for _c in filter(_WORD.match, map(chr, range(128))):
+    _LOWER[ord(_c)] = ord(_c.lower())
+
+
+def _numbered(texts: Sequence[str], place: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers int32 [words], how many words each text has int64 [texts]) of `words` of texts, split by Arrow. place: word
+    -> its number, to which new words are added."""
+    import pyarrow as pa  # only building needs it
+    from pyarrow import compute
+
+    blanked = pa.array([t if t.isascii() else " ".join(words(t)) for t in texts], pa.large_string())
+    _, offsets, data = blanked.buffers()
+    lower = _LOWER[np.frombuffer(data, np.uint8)] if data else np.zeros(0, np.uint8)
+    split = compute.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(texts), offsets, pa.py_buffer(lower)))
+    own = split.flatten().dictionary_encode()
+    names, codes = own.dictionary.to_pylist(), own.indices.to_numpy()
+    starts = split.offsets.to_numpy()
+    full = np.array([bool(n) for n in names], bool)[codes]  # a blank at an end of a text gives an empty word
+    kept = np.concatenate([[0], np.cumsum(full)])
+    new = np.array([place.setdefault(n, len(place)) if n else 0 for n in names], np.int32)
+    return new[codes[full]], np.diff(kept[starts - starts[0]])
 
 
 def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -81,10 +108,12 @@ class Ranking:
         """The ranking of texts. Raises ValueError where none has a word."""
         place: dict[str, int] = {}
         flat, ends = array("i"), array("q", [0])
-        add = place.setdefault
-        for text in texts:
-            flat.extend([add(w, len(place)) for w in words(text)])
-            ends.append(len(flat))
+        texts = iter(texts)
+        while some := list(islice(texts, _BATCH)):
+            before = len(flat)
+            numbers, sizes = _numbered(some, place)
+            flat.frombytes(numbers.tobytes())
+            ends.frombytes((before + np.cumsum(sizes)).tobytes())
         if not place:
             raise ValueError("there is not one word in the texts to be searched: check the sources")
         names = sorted(

@@ -12,6 +12,7 @@ import pytest
 from synth.knowledge.kb import Passage, passages
 from synth.knowledge.world import world
 from synth.search import bm25
+from synth.search.bm25 import _numbered
 from tasks.knowledge.search_tool import NOTHING, Search, words
 
 
@@ -97,3 +98,18 @@ def test_refusals() -> None:
         Search([])
     with pytest.raises(ValueError, match="at least 1"):
         Search([passage(0, "a", "b")], k=0)
+
+
+def test_texts_are_split_together_as_each_alone() -> None:
+    """`Ranking.of` splits many texts by Arrow; `words` says what is right."""
+    rng = random.Random(3)
+    letters = [*map(chr, range(128)), *"éÉßİıΣςーﬁⅧ\u00a0\u2028\u3000\u0301\x85\ud800🙂", "Ab", " ", "_9"]
+    texts = ["".join(rng.choices(letters, k=rng.randrange(12))) for _ in range(3000)] + ["", " ", "a", "É", "_"]
+    place: dict[str, int] = {"known": 0}
+    numbers, sizes = _numbered(texts, place)
+    names, at = list(place), 0
+    for text, size in zip(texts, sizes.tolist(), strict=True):
+        assert [names[n] for n in numbers[at : at + size].tolist()] == words(text), repr(text)
+        at += size
+    assert at == len(numbers) and "" not in place
+    assert [x.tolist() for x in _numbered(["", "?!"], {})] == [[], [0, 0]]
