@@ -10,7 +10,9 @@ Protocol:
   This time: of the variants that lose no more than two points of a family on average over CHOOSE (the mean of the
   three families against SFT's), the one that gains most on the questions. The claims to be confirmed on CONFIRM: the
   gain over SFT has an interval above zero, and the families' mean does not fall, that is its interval holds zero or
-  lies above it. The goal of six points is reported as reached or not.
+  lies above it. The goal of six points is reported as reached or not. Chosen on seeds 0 and 1, where it gained 5.4
+  and 7.3 points and the families' mean rose by 3.5 and 2.4: `sampled, 80 steps, next-token loss 1`. CONFIRM runs
+  `shipped` beside it, on one thread (`--threads 1`), as CHOOSE did.
 - Every score is kept in benchmarks/runs/prefer/<seed>.jsonl, a line for each variant, whatever it shows.
 """
 
