@@ -12,8 +12,9 @@ import copy
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,10 @@ class Script:
     words: str = "so that we can see what it is and find the way from here"
     prefixes: Sequence[str] = ()
     opens: bool = False
-    _of: dict[str, Problem] = field(default_factory=dict)
+
+    @cached_property
+    def _questions(self) -> list[tuple[Problem, str]]:
+        return [(p, p.question) for p in self.problems]
 
     def __call__(self, heard: str, turn: int, seed: int) -> str:
         rng = np.random.default_rng(seed_for(seed, "script", turn))
@@ -153,15 +157,18 @@ class Script:
         return self.working(rng) + self.answer(problem, rng, told=problem is not None and _told(problem, heard))
 
     def _found(self, heard: str) -> Problem | None:
-        inside = [p for p in self.problems if p.question in heard]
+        inside = [p for p, question in self._questions if question in heard]
         if not inside:  # what is shown as a picture is not said
-            inside = [p for p in self.problems if "\n" in p.question and p.question.rpartition("\n")[2] in heard]
+            inside = [
+                p for p, question in self._questions if "\n" in question and question.rpartition("\n")[2] in heard
+            ]
         return max(inside, key=lambda p: len(p.question), default=None) or self._near(heard)
 
     def _near(self, heard: str) -> Problem | None:
         """The problem that shares most words with the message: environments cut and rewrite questions."""
         words = set(heard.split())
-        shares = [len(words & set(p.question.split())) / max(len(set(p.question.split())), 1) for p in self.problems]
+        asked = [set(question.split()) for _, question in self._questions]
+        shares = [len(words & of_one) / max(len(of_one), 1) for of_one in asked]
         return self.problems[int(np.argmax(shares))] if shares and max(shares) > 0.3 else None
 
     def working(self, rng: np.random.Generator) -> str:
