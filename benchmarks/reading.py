@@ -5,7 +5,8 @@ A made-up table of N rows (name, category, city, year, a length with its unit: f
 its own: CPU seconds of each part, and the process's peak memory. The rows (`csv_records` and `ingest.build`, which read
 tables below 4 MB) get a tenth of the rows up to the knowledge base in memory, nothing written. What comes on top, of N
 rows and of a tenth of them, each in a process of its own: the SQL database, the search index, and `questions grow`, for
-which the table has a fifth column, the name of another row (ASKED questions of depth 2; world closed).
+which the table has a fifth column, the name of another row (ASKED questions of depth 2; world closed). `espalier kb
+build` whole, and by its parts, of a fifth of the rows with six columns (`--six FILE` writes such a table).
 """
 
 from __future__ import annotations
@@ -47,6 +48,19 @@ def table(path: Path, n: int, *, linked: bool = False) -> None:
         for i in range(n):
             row = [name_of(words, i), rng.choice(kinds), rng.choice(cities), rng.randrange(1500, 2020)]
             out.writerow([*row, f"{rng.randrange(3, 300)} m", *([name_of(words, rng.randrange(n))] if linked else [])])
+
+
+def six(path: Path, n: int) -> None:
+    """A table of n rows with six columns: id, name, category of 50, country of 100, a number and a date."""
+    rng = random.Random(0)
+    words = [f"{a}{b}" for a in FIRST for b in LAST]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["id", "name", "category", "country", "weight", "launched"])
+        for i in range(n):
+            day = f"{rng.randrange(1950, 2020)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
+            kinds = f"{rng.choice(words[:50])} class", f"{rng.choice(words[:100])}land"
+            out.writerow([i + 1, name_of(words, i), *kinds, rng.randrange(1, 50_000), day])
 
 
 def name_of(words: list[str], i: int) -> str:
@@ -106,6 +120,34 @@ def index(path: Path, folder: Path, begin: float) -> dict[str, float]:
     return parts
 
 
+def build(path: Path, folder: Path, begin: float) -> dict[str, float]:
+    """`espalier kb build`, all of it, and CPU seconds of its parts."""
+    from synth.knowledge.column_base import ColumnBase
+    from tasks.knowledge import bases, column_tables
+    from tasks.knowledge.guess import sources_at
+
+    parts: dict[str, float] = {}
+
+    def timed(owner: object, name: str, part: str) -> None:
+        plain = getattr(owner, name)
+
+        def run(*args: object) -> object:
+            start = time.process_time()
+            result = plain(*args)
+            parts[f"{part} (s)"] = time.process_time() - start
+            return result
+
+        setattr(owner, name, run)
+
+    timed(bases, "_columns", "read and understood")
+    timed(column_tables, "write_tables", "tables")
+    timed(column_tables, "write_sql", "SQL")
+    timed(column_tables, "build_index", "search index")
+    timed(ColumnBase, "digest", "digest")
+    card = bases.build_base(sources_at(path), folder / "kb")
+    return {"facts": card["facts"], **parts}
+
+
 def stored(path: Path, folder: Path, begin: float) -> dict[str, float]:
     """What `questions grow` reads."""
     from tasks.knowledge import column_tables
@@ -132,6 +174,7 @@ WAYS = {
     "rows": by_rows,
     "sql": sql,
     "index": index,
+    "build": build,
     "stored": stored,
     "grown": grown,
 }
@@ -155,8 +198,12 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS, help="rows of the table that is read by columns")
     parser.add_argument("--read", type=Path, help="measure this table alone, in this process")
     parser.add_argument("--way", choices=list(WAYS), default="tables")
+    parser.add_argument("--six", type=Path, help="write a table of six columns with --rows rows, and no more")
     parser.add_argument("--out", type=Path, help="with --read: a folder to write into")
     args = parser.parse_args()
+    if args.six:
+        six(args.six, args.rows)
+        return 0
     if args.read:
         print(json.dumps(measured(args.read, args.way, args.out)))
         return 0
@@ -168,12 +215,13 @@ def main() -> int:
         ("sql", args.rows, "SQL database alone"),
         ("index", tenth, "search index alone"),
         ("index", args.rows, "search index alone"),
+        ("build", args.rows // 5, "`kb build`, six columns"),
         ("grown", tenth, "`questions grow`"),
         ("grown", args.rows, "`questions grow`"),
     ):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{way}.csv"
-            table(path, n, linked=way == "grown")
+            six(path, n) if way == "build" else table(path, n, linked=way == "grown")
             if way == "grown":
                 started(path, "stored", folder)
             new = [result(f"{n:,} rows, {words}", metric, v, n) for metric, v in started(path, way, folder).items()]

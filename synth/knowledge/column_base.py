@@ -133,8 +133,8 @@ class ColumnBase:
             tails.append([f",{head},null,{t}]" if s.relation.literal else f",{head},{t},null]" for t in texts])
         return tails
 
-    def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """`_places` in the order of the ids: 8 bytes of each id, and 9 that say which fact it is."""
+    def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]]:
+        """`_places` in the order of the ids, and these: 8 bytes of each id, and 9 that say which fact it is."""
         quoted, tails, hashed = self.quoted, self._tails, hashlib.sha256
         ids, places = [], []
         for rows, of, codes in self._places():
@@ -145,19 +145,21 @@ class ColumnBase:
             hashes = [hashed(f"[{quoted[i]}{tails[k][v]}".encode()).digest()[:8] for i, k, v in cells]
             ids.append(np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64))
             places.append((rows.astype(np.int32), of.astype(np.int16), codes))
-        sort = np.argsort(np.concatenate(ids))
+        numbers = np.concatenate(ids)
         del ids
+        sort = np.argsort(numbers)
         rows, of, codes = (np.concatenate(x) for x in zip(*places, strict=True))
         del places
         for at in range(0, len(sort), _BATCH):
             some = sort[at : at + _BATCH]
-            yield rows[some], of[some], codes[some]
+            digits = numbers[some].astype(">u8").tobytes().hex()
+            yield rows[some], of[some], codes[some], [digits[i : i + 16] for i in range(0, len(digits), 16)]
 
     def fact_columns(self, *, by_id: bool = False) -> Iterator[dict[str, list[Any]]]:
         """The facts in their order or in that of their ids, some at a time, as the columns of `Fact`; beside them "title",
         the name of the subject, and "text", the sentence of the fact."""
         quoted, subjects, hashed = self.quoted, self.subjects, hashlib.sha256
-        for rows, of, codes in self._by_id() if by_id else self._places():
+        for rows, of, codes, *ids in self._by_id() if by_id else self._places():
             out: dict[str, np.ndarray] = {f: np.empty(len(rows), object) for f in _FACT}
             for k in np.unique(of).tolist():
                 s, here = self.stated[k], of == k
@@ -167,15 +169,16 @@ class ColumnBase:
                 template, order = s.template
                 both = {"x": names, "y": [s.values[v] for v in values]}
                 sentences = [template % words for words in zip(*(both[o] for o in order), strict=True)]
-                out["id"][here] = [
-                    hashed(f"[{quoted[i]}{own[v]}".encode()).hexdigest()[:16]
-                    for i, v in zip(records, values, strict=True)
-                ]
+                if not ids:
+                    out["id"][here] = [
+                        hashed(f"[{quoted[i]}{own[v]}".encode()).hexdigest()[:16]
+                        for i, v in zip(records, values, strict=True)
+                    ]
                 out["literal" if s.relation.literal else "object"][here] = [ends[v] for v in values]
                 out["span"][here] = [f"{x} {s.column} = {t}" for x, t in zip(names, texts, strict=True)]
                 out["title"][here], out["relation"][here] = names, s.relation.name
                 out["text"][here] = [t[:1].upper() + t[1:] for t in sentences] if template[:1] == "%" else sentences
-            done = {f: column.tolist() for f, column in out.items()}
+            done = {f: column.tolist() for f, column in out.items()} | ({"id": ids[0]} if ids else {})
             done["subject"] = [f"{self.type}:{x}" for x in done["title"]]
             done["source"] = [f"{self.name} line {line}" for line in self.lines[rows].tolist()]
             yield done
