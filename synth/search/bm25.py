@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import bm25s
 import numpy as np
@@ -48,7 +49,8 @@ def _numbered(texts: Sequence[str], place: dict[str, int]) -> tuple[np.ndarray, 
     blanked = pa.array([t if t.isascii() else " ".join(words(t)) for t in texts], pa.large_string())
     _, offsets, data = blanked.buffers()
     lower = _LOWER[np.frombuffer(data, np.uint8)] if data else np.zeros(0, np.uint8)
-    split = compute.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(texts), offsets, pa.py_buffer(lower)))
+    pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
+    split = pc.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(texts), offsets, pa.py_buffer(lower)))
     own = split.flatten().dictionary_encode()
     names, codes = own.dictionary.to_pylist(), own.indices.to_numpy()
     starts = split.offsets.to_numpy()
