@@ -15,7 +15,8 @@ Protocol, committed before the run:
                        training, n answers of the start each. Which of them counts: the most frequent (majority), the
                        one that the reward model of the run likes best (reward model), or the one that the verifier
                        says is right (verifier: nobody has it when an answer is wanted; the ceiling of the other two).
-    prefer, noisy      the stage `prefer` on the pairs as they came, wrong labels among them: what cleaning is worth
+    prefer, cleaned    the stage `prefer` on the cleaned pairs alone, by DPO at lr 2e-4
+    prefer, noisy      the same on the pairs as they came, wrong labels among them: what cleaning is worth
 - All are asked the same N_QUESTIONS held-out questions, whose roots no training question touches: SAMPLES samples each
   at temperature 1 with the same random numbers, and one greedy answer; PER_FAMILY held-out problems of each verifiable
   family, FAMILY_SAMPLES samples each; the RL model the questions once more with search results blanked.
@@ -50,7 +51,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 RUNS = ROOT / "benchmarks" / "runs" / "learning"  # one file per finished seed: every score, and the commit it ran on
 STAGES = ("kb", "questions", "problems", "demonstrations", "sft", "preferences", "clean", "reward", "prefer", "rl")
 CONTROLS = ("sft continued", "sft, more shown", "rejection sampling")
-TRAINED = ("sft", "prefer", "rl", "prefer, noisy", *CONTROLS)
+TRAINED = ("sft", "prefer", "rl", "prefer, cleaned", "prefer, noisy", *CONTROLS)
 CHOSEN = ("majority", "reward model", "verifier")
 COMMAND = "make bench-learning"
 
@@ -154,7 +155,7 @@ def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
     learned = [s for s, r in zip(here.steps("sft"), here.curve("sft"), strict=True) if r["round"] == "sft"]
     each = median(learned)
     models = {name: root / "artifacts" / name / "model" for name in ("sft", "prefer", "rl")}
-    models["prefer, noisy"] = prefer_noisy(here)
+    models["prefer, cleaned"], models["prefer, noisy"] = on_pairs_of_the_stage(here)
     begun = time.monotonic()
     right = lay_own_right_answers(here, start)
     sampling = time.monotonic() - begun
@@ -188,11 +189,12 @@ def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
     }
 
 
-def prefer_noisy(here: Seed) -> Path:
-    """The stage `prefer` on the pairs as the stage `preferences` delivered them: no cleaner looks at them."""
-    side = here.beside("prefer, noisy", "sft", "preferences")
-    here.run("clean", side, cleaners=[])
-    return here.run("prefer", side) / "model"
+def on_pairs_of_the_stage(here: Seed) -> list[Path]:
+    """Models of the stage `prefer` on the pairs of the stage `preferences`: cleaned, and as they were delivered."""
+    dpo = {"rounds": [{}], "sft_weight": 0.0, "optimizer": {**here.params("prefer")["optimizer"], "lr": 2e-4}}
+    cleaned, noisy = here.beside("prefer, cleaned", "sft", "clean"), here.beside("prefer, noisy", "sft", "preferences")
+    here.run("clean", noisy, cleaners=[])
+    return [here.run("prefer", side, **dpo) / "model" for side in (cleaned, noisy)]
 
 
 def lay_more_demonstrations(here: Seed) -> None:
@@ -357,7 +359,13 @@ def _levels(runs: list[dict]) -> list[dict]:
 
 def _gains(runs: list[dict]) -> list[dict]:
     """How much more right one is than another."""
-    pairs = [("prefer", "sft"), ("prefer", "prefer, noisy"), ("rl", "sft"), ("rl", "prefer")]
+    pairs = [
+        ("prefer", "sft"),
+        ("prefer", "prefer, cleaned"),
+        ("prefer, cleaned", "prefer, noisy"),
+        ("rl", "sft"),
+        ("rl", "prefer"),
+    ]
     out = []
     for name, other in [*pairs, *(("rl", control) for control in CONTROLS)]:
         title = f"{NAMES[name]} minus {NAMES[other]}"
@@ -410,6 +418,7 @@ NAMES = {
     "sft": "SFT",
     "prefer": "prefer",
     "rl": "RL",
+    "prefer, cleaned": "prefer on cleaned pairs",
     "prefer, noisy": "prefer on pairs as they came",
     "sft continued": "SFT continued",
     "sft, more shown": "SFT with as many demonstrations as RL saw problems",
