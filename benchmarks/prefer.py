@@ -15,8 +15,9 @@ Protocol:
   `shipped` beside it, on one thread (`--threads 1`), as CHOOSE did. (The questions of seed 6 are of a later commit, which
   grows others.)
 - Then, because a default that learns from sampled pairs alone would not read the pairs of a user's own, one more ran on
-  all seven seeds: `clean, then sampled, next-token loss 1`. It becomes the default run if its gain on CONFIRM has an
-  interval above zero and the families' mean does not fall; else pairs are sampled only.
+  all seven seeds: `clean, then sampled, next-token loss 1`. And because a recipe cannot set a rate (profiles of
+  pretrained models have their own, far smaller), the same at the rates 2e-4, which is the default, and 5e-4 on CHOOSE.
+  At 2e-4, seen to keep the families there, it ran on CONFIRM too: it is the recipe `default`.
 - Every score is kept in benchmarks/runs/prefer/<seed>.jsonl, a line for each variant, whatever it shows.
 """
 
@@ -54,6 +55,18 @@ VARIANTS: dict[str, dict[str, Any]] = {  # knobs of the stage in the place of it
     "clean, then sampled, next-token loss 1": {
         **CLEAN,
         "optimizer": {"lr": 1e-3},
+        "sft_weight": 1.0,
+        "rounds": [{"steps": 40}, SAMPLED],
+    },
+    "clean, then sampled, next-token loss 1, lr 2e-4": {
+        **CLEAN,
+        "optimizer": {"lr": 2e-4},
+        "sft_weight": 1.0,
+        "rounds": [{"steps": 40}, SAMPLED],
+    },
+    "clean, then sampled, next-token loss 1, lr 5e-4": {
+        **CLEAN,
+        "optimizer": {"lr": 5e-4},
         "sft_weight": 1.0,
         "rounds": [{"steps": 40}, SAMPLED],
     },

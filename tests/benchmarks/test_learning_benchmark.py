@@ -31,7 +31,9 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
     weights = {
         (p / "model.safetensors").read_bytes() for p in (tmp_path / "seed").rglob("model") if "noisy" not in str(p)
     }
-    assert len(weights) == 6, "sft, reward, prefer, rl and two controls; nothing was right, so the third is the start"
+    assert len(weights) == 7, (
+        "sft, reward, prefer, the same on cleaned pairs, rl and two controls; nothing was right, so the third is the start"
+    )
     shown = json.loads((tmp_path / "seed/beside/sft-more-shown/artifacts/demonstrations/card.json").read_text())
     assert (
         shown["accepted"] > json.loads((tmp_path / "seed/artifacts/demonstrations/card.json").read_text())["accepted"]
