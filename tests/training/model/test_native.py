@@ -19,6 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCau
 from synth.types import Sampling
 from training.learner.learner import Learner, Optim, nll
 from training.learner.pack import Row, pack
+from training.model import products
 from training.model.attention import NAME, PackedRows, SharedRows
 from training.model.lora import adapt
 from training.model.model import hidden_states
@@ -366,8 +367,9 @@ def test_a_user_can_turn_it_off(monkeypatch):
 
     monkeypatch.setenv("ESPALIER_NATIVE", "0")
     monkeypatch.setattr(build, "_off", None)
+    monkeypatch.setattr(products, "_off", False)  # it is turned off too, and would stay so for the tests that follow
     importlib.reload(flows)
-    assert build.why_not() == "ESPALIER_NATIVE is 0"
+    assert build.why_not() == "ESPALIER_NATIVE is 0" and set(products.chosen().values()) == {"MKL"}
     assert layers.of(tiny.build()) is None
 
 
