@@ -94,6 +94,11 @@ class Seed:
                 getattr(__import__(f"tasks.stages.{name}", fromlist=[name]), name)(stage, **stage.params)
         return stage.target
 
+    def preferred(self, root: Path, *, lr: float, **other: Any) -> Path:
+        """The model of the stage `prefer` with this learning rate."""
+        optimizer = {**self.params("prefer")["optimizer"], "lr": lr}
+        return self.run("prefer", root, optimizer=optimizer, **other) / "model"
+
     def beside(self, name: str, *inputs: str) -> Path:
         """A project beside, which reads kb, questions, problems and the stages `inputs` of this one."""
         root = self.root / "beside" / name.replace(", ", "-").replace(" ", "-")
@@ -191,10 +196,9 @@ def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
 
 def on_pairs_of_the_stage(here: Seed) -> list[Path]:
     """Models of the stage `prefer` on the pairs of the stage `preferences`: cleaned, and as they were delivered."""
-    dpo = {"rounds": [{}], "sft_weight": 0.0, "optimizer": {**here.params("prefer")["optimizer"], "lr": 2e-4}}
     cleaned, noisy = here.beside("prefer, cleaned", "sft", "clean"), here.beside("prefer, noisy", "sft", "preferences")
     here.run("clean", noisy, cleaners=[])
-    return [here.run("prefer", side, **dpo) / "model" for side in (cleaned, noisy)]
+    return [here.preferred(side, lr=2e-4, rounds=[{}], sft_weight=0.0) for side in (cleaned, noisy)]
 
 
 def lay_more_demonstrations(here: Seed) -> None:

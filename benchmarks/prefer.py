@@ -37,52 +37,31 @@ CHOOSE, CONFIRM = (0, 1), (2, 3, 4, 5, 6)
 N_QUESTIONS, PER_FAMILY, SAMPLES = 200, 24, 4
 RUNS = Path(__file__).resolve().parent / "runs" / "prefer"
 BEFORE = ("kb", "questions", "problems", "demonstrations", "sft", "preferences", "clean")
-CLEAN, SAMPLED = {"rounds": [{}], "sft_weight": 0.0}, {"pairs": "sampled"}
-ASKED = {"rounds": [SAMPLED], "sft_weight": 0.0}
-VARIANTS: dict[str, dict[str, Any]] = {  # knobs of the stage in the place of its defaults
-    "shipped": {**CLEAN, "optimizer": {"lr": 2e-4}},  # the default run before this choice
-    "clean, lr 5e-4": {**CLEAN, "optimizer": {"lr": 5e-4}},
-    "clean, lr 5e-4, next-token loss 0.2": {**CLEAN, "optimizer": {"lr": 5e-4}, "sft_weight": 0.2},
-    "clean, lr 5e-4, next-token loss 1": {**CLEAN, "optimizer": {"lr": 5e-4}, "sft_weight": 1.0},
-    "clean, lr 1e-3, next-token loss 1": {**CLEAN, "optimizer": {"lr": 1e-3}, "sft_weight": 1.0},
-    "clean, lr 5e-4, next-token loss 1, 160 steps": {
-        **CLEAN,
-        "optimizer": {"lr": 5e-4},
-        "sft_weight": 1.0,
-        "steps": 160,
-    },
-    "sampled, 80 steps, next-token loss 1": {**ASKED, "optimizer": {"lr": 1e-3}, "sft_weight": 1.0},
-    "clean, then sampled, next-token loss 1": {
-        **CLEAN,
-        "optimizer": {"lr": 1e-3},
-        "sft_weight": 1.0,
-        "rounds": [{"steps": 40}, SAMPLED],
-    },
-    "clean, then sampled, next-token loss 1, lr 2e-4": {
-        **CLEAN,
-        "optimizer": {"lr": 2e-4},
-        "sft_weight": 1.0,
-        "rounds": [{"steps": 40}, SAMPLED],
-    },
-    "clean, then sampled, next-token loss 1, lr 5e-4": {
-        **CLEAN,
-        "optimizer": {"lr": 5e-4},
-        "sft_weight": 1.0,
-        "rounds": [{"steps": 40}, SAMPLED],
-    },
-    "sampled, 40 steps": {**ASKED, "optimizer": {"lr": 1e-3}, "steps": 40},
-    "sampled, 80 steps": {**ASKED, "optimizer": {"lr": 1e-3}},
-    "sampled, 80 steps, lr 2e-3": {**ASKED, "optimizer": {"lr": 2e-3}},
-    "sampled, 80 steps, renewed every 20": {
-        **ASKED,
-        "optimizer": {"lr": 1e-3},
-        "rounds": [{**SAMPLED, "every": 20}],
-    },
-    "clean, then sampled, renewed every 10": {
-        **CLEAN,
-        "optimizer": {"lr": 1e-3},
-        "rounds": [{"steps": 40}, {**SAMPLED, "renew": True, "every": 10}],
-    },
+CLEAN, SAMPLED = {}, {"pairs": "sampled"}
+
+
+def knobs(lr: float, *rounds: dict[str, Any], next_token: float = 0.0, **more: Any) -> dict[str, Any]:
+    """Of the stage, in the place of the default run's. `next_token`: weight of the next-token loss of chosen answers."""
+    return {"lr": lr, "rounds": list(rounds), "sft_weight": next_token, **more}
+
+
+HALF = {"steps": 40}  # of cleaned pairs
+VARIANTS: dict[str, dict[str, Any]] = {
+    "shipped": knobs(2e-4, CLEAN),  # the default run before this choice
+    "clean, lr 5e-4": knobs(5e-4, CLEAN),
+    "clean, lr 5e-4, next-token loss 0.2": knobs(5e-4, CLEAN, next_token=0.2),
+    "clean, lr 5e-4, next-token loss 1": knobs(5e-4, CLEAN, next_token=1.0),
+    "clean, lr 1e-3, next-token loss 1": knobs(1e-3, CLEAN, next_token=1.0),
+    "clean, lr 5e-4, next-token loss 1, 160 steps": knobs(5e-4, CLEAN, next_token=1.0, steps=160),
+    "sampled, 80 steps, next-token loss 1": knobs(1e-3, SAMPLED, next_token=1.0),
+    "clean, then sampled, next-token loss 1": knobs(1e-3, HALF, SAMPLED, next_token=1.0),
+    "clean, then sampled, next-token loss 1, lr 2e-4": knobs(2e-4, HALF, SAMPLED, next_token=1.0),
+    "clean, then sampled, next-token loss 1, lr 5e-4": knobs(5e-4, HALF, SAMPLED, next_token=1.0),
+    "sampled, 40 steps": knobs(1e-3, SAMPLED, steps=40),
+    "sampled, 80 steps": knobs(1e-3, SAMPLED),
+    "sampled, 80 steps, lr 2e-3": knobs(2e-3, SAMPLED),
+    "sampled, 80 steps, renewed every 20": knobs(1e-3, {**SAMPLED, "every": 20}),
+    "clean, then sampled, renewed every 10": knobs(1e-3, HALF, {**SAMPLED, "renew": True, "every": 10}),
 }
 
 
@@ -105,11 +84,8 @@ def variant(here: Seed, name: str) -> tuple[Path, float]:
     """The model of a variant, and the CPU seconds that the stage took."""
     if name == "sft":
         return here.root / "artifacts" / "sft" / "model", 0.0
-    knobs = dict(VARIANTS[name])
-    if "optimizer" in knobs:
-        knobs["optimizer"] = {**here.params("prefer")["optimizer"], **knobs["optimizer"]}
-    side, begun = here.beside(f"prefer {list(VARIANTS).index(name)}", "sft", "clean"), time.process_time()
-    return here.run("prefer", side, **knobs) / "model", time.process_time() - begun
+    side, begun = here.beside(f"prefer {name}", "sft", "clean"), time.process_time()
+    return here.preferred(side, **VARIANTS[name]), time.process_time() - begun
 
 
 def summary(seeds: Sequence[int]) -> None:

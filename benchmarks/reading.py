@@ -121,31 +121,21 @@ def index(path: Path, folder: Path, begin: float) -> dict[str, float]:
 
 
 def build(path: Path, folder: Path, begin: float) -> dict[str, float]:
-    """`espalier kb build`, all of it, and CPU seconds of its parts."""
-    from synth.knowledge.column_base import ColumnBase
-    from tasks.knowledge import bases, column_tables
-    from tasks.knowledge.guess import sources_at
+    """What `espalier kb build` does with such a table, and CPU seconds of its parts."""
+    from synth.search.index import build_index
+    from tasks.knowledge import column_tables
 
-    parts: dict[str, float] = {}
-
-    def timed(owner: object, name: str, part: str) -> None:
-        plain = getattr(owner, name)
-
-        def run(*args: object) -> object:
-            start = time.process_time()
-            result = plain(*args)
-            parts[f"{part} (s)"] = time.process_time() - start
-            return result
-
-        setattr(owner, name, run)
-
-    timed(bases, "_columns", "read and understood")
-    timed(column_tables, "write_tables", "tables")
-    timed(column_tables, "write_sql", "SQL")
-    timed(column_tables, "build_index", "search index")
-    timed(ColumnBase, "digest", "digest")
-    card = bases.build_base(sources_at(path), folder / "kb")
-    return {"facts": card["facts"], **parts}
+    base, parts = read(path, begin)
+    for part, work in (
+        ("tables", lambda: column_tables.write_tables(folder, base)),
+        ("SQL", lambda: column_tables.write_sql(folder, base)),
+        ("search index", lambda: build_index(column_tables.pages(base), folder / "index")),
+        ("digest", base.digest),
+    ):
+        start = time.process_time()
+        work()
+        parts[f"{part} (s)"] = time.process_time() - start
+    return parts
 
 
 def stored(path: Path, folder: Path, begin: float) -> dict[str, float]:

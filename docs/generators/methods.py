@@ -16,7 +16,7 @@ from textwrap import fill
 from typing import Any
 
 from tasks.core.at_rest import files_at_rest
-from tasks.lab.behaviour import KINDS, WHERE, changed, evidence_path, kind_of, outdated, verdict
+from tasks.lab.behaviour import KINDS, WHERE, changed, evidence_of, kind_of, outdated, verdict
 from tasks.lab.checks import load
 from tasks.core.paths import CODE
 from tasks.planning import parts
@@ -103,11 +103,6 @@ def pieces_of(recipe: Mapping[str, Any]) -> list[str]:
                 if isinstance(spec, Mapping) and "piece" in spec and spec["piece"] not in PLAIN:
                     names.append(str(spec["piece"]).replace("-", "_"))
     return list(dict.fromkeys(names))
-
-
-def evidence_of(name: str, where: str = "behaviour") -> dict[str, Any] | None:
-    path = evidence_path(name, where)
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def measured() -> dict[str, dict[str, Any]]:

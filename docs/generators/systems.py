@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from docs.generators.methods import WORDS, evidence_of
+from docs.generators.methods import WORDS
 from synth.families.alternating_offers import alternating_offers
 from synth.families.teamwork import teamwork
 from synth.types import Problem, Scored
 from tasks.core.paths import CODE as ROOT
 from tasks.evaluation.env_examples import examples
-from tasks.lab.behaviour import WHERE, kind_of, verdict
+from tasks.lab.behaviour import WHERE, evidence_of, kind_of, verdict
 from tasks.planning.code import name_of
 from tasks.planning.resolve import read_recipe, yaml_files
 from training.env.team import team

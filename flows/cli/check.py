@@ -113,21 +113,18 @@ def _numeric(names: list[str]) -> int:
 
 def _evidence(names: list[str]) -> None:
     """Prints what the protocols of these recipes showed, and which of them ran other code than the recipe's pieces have today."""
-    import json
-
     from tasks.core.at_rest import files_at_rest
     from tasks.core.errors import UserError
-    from tasks.lab.behaviour import WHERE, evidence_path, of_other_code, outdated, verdict
+    from tasks.lab.behaviour import WHERE, evidence_of, of_other_code, outdated, verdict
 
-    rows = [(n, where, path) for n in names for where in WHERE if (path := evidence_path(n, where)).exists()]
+    rows = [(n, where, found) for n in names for where in WHERE if (found := evidence_of(n, where))]
     if not rows:
         raise UserError(
             f"no evidence of {', '.join(names)}: `espalier check {names[0]} --behaviour --record` makes some"
         )
     width, changed = max(len(n) for n, *_ in rows), 0
     with files_at_rest():
-        for name, where, path in rows:
-            found = json.loads(path.read_text(encoding="utf-8"))
+        for name, where, found in rows:
             effect, protocol = found["effect"], found["protocol"]
             other = of_other_code(found)
             changed += other

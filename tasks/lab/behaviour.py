@@ -661,6 +661,12 @@ def evidence_path(name: str, where: str = "behaviour") -> Path:
     return (kept if where == "behaviour" else kept / where) / f"{name}.json"
 
 
+def evidence_of(name: str, where: str = "behaviour") -> dict[str, Any] | None:
+    """The evidence that is recorded of a recipe, None where there is none."""
+    path = evidence_path(name, where)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def write(evidence: Mapping[str, Any], where: str = "behaviour") -> Path:
     """Writes evidence to its file. The results of an earlier protocol stay in it under `earlier`, so that a protocol
     changed after a first look is visible. Raises UserError for evidence without the digest of the code that ran."""
@@ -670,8 +676,7 @@ def write(evidence: Mapping[str, Any], where: str = "behaviour") -> Path:
         )
     path = evidence_path(evidence["recipe"], where)
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
+    if before := evidence_of(evidence["recipe"], where):
         if before["protocol_digest"] != evidence["protocol_digest"]:
             kept = {k: before[k] for k in ("protocol", "protocol_digest", "effect", "holds", "seconds")}
             evidence = {**evidence, "earlier": [*before.get("earlier", []), kept]}

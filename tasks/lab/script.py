@@ -144,6 +144,10 @@ class Script:
     def _questions(self) -> list[tuple[Problem, str]]:
         return [(p, p.question) for p in self.problems]
 
+    @cached_property
+    def _words(self) -> list[set[str]]:
+        return [set(question.split()) for _, question in self._questions]
+
     def __call__(self, heard: str, turn: int, seed: int) -> str:
         rng = np.random.default_rng(seed_for(seed, "script", turn))
         problem = self._found(heard)
@@ -167,8 +171,7 @@ class Script:
     def _near(self, heard: str) -> Problem | None:
         """The problem that shares most words with the message: environments cut and rewrite questions."""
         words = set(heard.split())
-        asked = [set(question.split()) for _, question in self._questions]
-        shares = [len(words & of_one) / max(len(of_one), 1) for of_one in asked]
+        shares = [len(words & asked) / max(len(asked), 1) for asked in self._words]
         return self.problems[int(np.argmax(shares))] if shares and max(shares) > 0.3 else None
 
     def working(self, rng: np.random.Generator) -> str:

@@ -402,16 +402,16 @@ class Trainer:
 
 def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
     """The project's own loss of that name. Raises Refused for an unknown setting."""
-    config = _CONFIG.get(body.loss_fn, {}) | (body.loss_fn_config or {})
-    if odd := sorted(config.keys() - set(_CONFIG.get(body.loss_fn, ()))):
+    known, given = _CONFIG.get(body.loss_fn, {}), body.loss_fn_config or {}
+    if odd := sorted(given.keys() - known.keys()):
         raise Refused(
-            f"{body.loss_fn} has no setting {odd[0]!r}: it takes {', '.join(_CONFIG.get(body.loss_fn, ())) or 'none'}",
-            param="loss_fn_config",
+            f"{body.loss_fn} has no setting {odd[0]!r}: it takes {', '.join(known) or 'none'}", param="loss_fn_config"
         )
-    if left := [k for k, v in config.items() if v is None]:
-        raise Refused(f"{body.loss_fn} needs loss_fn_config with {left[0]}", param="loss_fn_config")
-    low, high = (float(config.get(k) or 0.0) for k in _BOUNDS)
-    if "clip_low_threshold" in config and not 0 <= low <= 1 <= high:
+    config = {k: v for k, v in {**known, **given}.items() if v is not None}
+    if missing := sorted(known.keys() - config.keys()):
+        raise Refused(f"{body.loss_fn} needs loss_fn_config with {missing[0]}", param="loss_fn_config")
+    low, high = (config.get(k, 1.0) for k in _BOUNDS)
+    if not 0 <= low <= 1 <= high:
         raise Refused(f"the ratio is held between {low} and {high}: the bounds must hold 1", param="loss_fn_config")
 
     def supervised(stats: TokenStats, batch: Batch) -> Terms:
@@ -420,15 +420,13 @@ def _objective(body: Pass) -> Callable[[TokenStats, Batch], Terms]:
 
     def reinforced(stats: TokenStats, batch: Batch) -> Terms:
         advantages, ratio = batch.columns["advantages"], stats.logp - batch.columns["logprobs"]
-        if body.loss_fn == "dro":
-            penalty = 0.5 * float(config["beta"] or 0.0) * ratio**2  # Richemond et al. 2024 (arXiv 2405.19107)
-            return Terms(values=penalty - stats.logp * advantages, denominator="constant")
-        if body.loss_fn == "gspo":
-            ratio = _of_sequence(ratio, batch)
-            return clip(ratio, advantages, stats, batch, clip_low=1 - low, clip_high=high - 1)
+        if body.loss_fn == "dro":  # Richemond et al. 2024 (arXiv 2405.19107)
+            return Terms(values=config["beta"] / 2 * ratio**2 - stats.logp * advantages, denominator="constant")
         if body.loss_fn == "cispo":
             return cispo(ratio, advantages, stats, batch, low=low, high=high)
-        if body.loss_fn == "ppo":
+        if body.loss_fn == "gspo":
+            ratio = _of_sequence(ratio, batch)
+        if body.loss_fn in ("ppo", "gspo"):
             return clip(ratio, advantages, stats, batch, clip_low=1 - low, clip_high=high - 1)
         return clip(ratio, advantages, stats, batch, clip_low=math.inf, clip_high=math.inf)
 

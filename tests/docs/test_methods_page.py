@@ -10,6 +10,7 @@ from benchmarks import leaderboard
 from docs.generators.tables import KEYS
 from docs.generators import methods as page
 from tasks.core.paths import CODE
+from tasks.lab import behaviour
 from tasks.planning.resolve import read_recipe, yaml_files
 
 
@@ -57,7 +58,7 @@ def test_a_change_of_evidence_changes_the_page(tmp_path, monkeypatch):
         "effect": {"mean": 0.5, "low": 0.25, "high": 0.75, "n": 8},
         "protocol": {"metric": "auc", "direction": "higher", "against": "grpo", "task": "mixed", "claim": "It helps"},
     }
-    monkeypatch.setattr(page, "evidence_path", lambda name, where: tmp_path / where / f"{name}.json")
+    monkeypatch.setattr(behaviour, "evidence_path", lambda name, where: tmp_path / where / f"{name}.json")
     for where in ("behaviour", "on_task"):
         (tmp_path / where).mkdir()
         (tmp_path / where / "opo.json").write_text(json.dumps(evidence))

@@ -73,7 +73,7 @@ def settings(
     and values; rank: the largest of the adapters if only adapters are pushed; policies: how many named sets of adapters
     it holds at once, 0 if they have no names. `more` is added, or replaces them. Raises ValueError for several policies
     with a rank that vLLM has no room for."""
-    room = room_for(rank) if policies else next((r for r in _RANKS if r >= rank), None)
+    room = room_for(rank) if policies or rank <= _RANKS[-1] else None
     held = max(policies, 1)
     adapters = (
         {"enable_lora": True, "max_lora_rank": room, "max_loras": held, "max_cpu_loras": held} if rank and room else {}
