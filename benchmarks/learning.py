@@ -2,8 +2,8 @@
 
 Protocol, committed before the run:
 - Five run seeds (SEEDS). A seed is the seed of the whole run: world, questions, demonstrations, initial weights,
-  sampling. Everything else is the default of the project (params.yaml as committed, profile cpu). All seeds run on one
-  commit; a finished seed of another commit is run again.
+  sampling. Everything else is the default of the project (params.yaml as committed, profile cpu), on one thread
+  (`--threads`). All seeds run on one commit; a finished seed of another commit is run again.
 - Per seed: the data stages, `sft`, `preferences`, `clean`, `reward`, `prefer`, `rl`, and what RL is held against. All
   start from the SFT model. The three that train are the stage `sft` again with a fresh schedule, for as many steps as
   fit into the seconds that the RL steps took, sampling included:
@@ -60,7 +60,7 @@ class Seed:
     """One seed below `root`, which is made a small project of its own. `sizes`: stage -> knobs in the place of the
     defaults, for a test."""
 
-    def __init__(self, seed: int, root: Path, sizes: dict[str, dict] | None = None) -> None:
+    def __init__(self, seed: int, root: Path, sizes: dict[str, dict] | None = None, threads: int = 2) -> None:
         from tasks.planning import plan
 
         self.seed, self.root = seed, root
@@ -73,6 +73,8 @@ class Seed:
             return {**params, "seed": seed, "set": {**params["set"], **more}}
 
         self.plans = plan.plans(ROOT, changed=changed)
+        for planned in self.plans.values():
+            planned["threads"] = threads
 
     def params(self, name: str) -> dict[str, Any]:
         return self.plans[name]["params"]
@@ -150,9 +152,9 @@ class Seed:
         )
 
 
-def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
+def one(seed: int, root: Path, sizes: dict[str, dict] | None = None, threads: int = 1) -> dict:
     """Train and measure one seed."""
-    here = Seed(seed, root, sizes)
+    here = Seed(seed, root, sizes, threads)
     for name in STAGES:
         here.run(name)
     start, rl = root / "artifacts" / "sft" / "model", here.curve("rl")
@@ -184,6 +186,7 @@ def one(seed: int, root: Path, sizes: dict[str, dict] | None = None) -> dict:
     card = json.loads((root / "artifacts" / "reward" / "card.json").read_text())
     return {
         "seed": seed,
+        "threads": threads,
         "rl_seconds": budget,
         "prefer_seconds": sum(here.steps("prefer")),
         "step_seconds": {n: median(here.steps(n)) for n in ("sft", "prefer", "rl")},
@@ -345,7 +348,8 @@ def result(case: str, metric: str, values: list[float], unit: str = "share", bet
 
 def summarise(runs: list[dict]) -> list[dict]:
     """Results in the one shape of all benchmarks."""
-    return [*_levels(runs), *_gains(runs), *_by_kind(runs), *_other(runs)]
+    device = f"{runs[0]['threads']} thread(s) of a shared CPU"
+    return [{**r, "device": device} for r in (*_levels(runs), *_gains(runs), *_by_kind(runs), *_other(runs))]
 
 
 def _levels(runs: list[dict]) -> list[dict]:
@@ -389,6 +393,9 @@ def _by_kind(runs: list[dict]) -> list[dict]:
         among = lambda c, i, hops=hops: c["hops"][i] == hops  # noqa: E731
         text = f"RL minus SFT, questions of {hops} hop{'s' * (hops > 1)}, temperature 1"
         out.append(result(text, "pass@1", gain(runs, "rl", "sft", among=among)))
+    for name, other in (("prefer", "sft"), ("rl", "sft"), *(("rl", control) for control in CONTROLS)):
+        values = gain(runs, f"{name}, families", f"{other}, families")
+        out.append(result(f"{NAMES[name]} minus {NAMES[other]}, families", "pass@1", values))
     for family in sorted(set(runs[0]["cases"]["sft, families"]["families"])):
         among = lambda c, i, family=family: c["families"][i] == family  # noqa: E731
         spoken = family.replace("_", " ")
@@ -464,10 +471,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="train and measure this one seed (what the benchmark starts for each)")
     parser.add_argument("--only-summary", action="store_true", help="train nothing: results from the finished seeds")
     parser.add_argument("--folder", type=Path, default=ROOT / ".espalier" / "bench" / "learning")
+    parser.add_argument("--threads", type=int, default=1)
     args = parser.parse_args()
     RUNS.mkdir(parents=True, exist_ok=True)
     if args.seed is not None:
-        measured = one(args.seed, args.folder / str(args.seed))
+        import torch
+
+        torch.set_num_threads(args.threads)
+        measured = one(args.seed, args.folder / str(args.seed), threads=args.threads)
         (RUNS / f"{args.seed}.json").write_text(json.dumps({**measured, "commit": head()}, separators=(",", ":")))
         return
     for seed in () if args.only_summary else SEEDS:
@@ -476,10 +487,11 @@ def main() -> None:
             continue
         print(f"seed {seed}", file=sys.stderr, flush=True)
         subprocess.run(
-            [sys.executable, "-m", "benchmarks.learning", "--seed", str(seed), "--folder", str(args.folder / head())],
+            [sys.executable, "-m", "benchmarks.learning", "--seed", str(seed), "--folder", str(args.folder / head())]
+            + ["--threads", str(args.threads)],
             check=True,
             cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "2")},
+            env={**os.environ, "OMP_NUM_THREADS": str(args.threads)},
         )
     runs = seeds_done()
     commits = sorted({r["commit"] for r in runs})

@@ -120,9 +120,7 @@ def main() -> None:
     if args.summary:
         return summary(args.seeds)
     for seed in args.seeds:
-        here = Seed(seed, args.root / str(seed))
-        for plan in here.plans.values():
-            plan["threads"] = args.threads
+        here = Seed(seed, args.root / str(seed), threads=args.threads)
         for stage in BEFORE:
             here.run(stage)
         RUNS.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ class Real(Seed):
     ) -> None:
         from tasks.planning import plan
 
-        super().__init__(seed, root)
+        super().__init__(seed, root, threads=threads)
         sizes = sizes or {}
         chosen = {**sizes, "sft": {**sizes.get("sft", {}), "model": model}}
         self.plans = plan.plans(ROOT, changed=lambda p: {**p, "seed": seed, "profile": "real", "set": chosen})
