@@ -18,6 +18,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
 
 from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
@@ -29,6 +31,9 @@ from synth.knowledge.postings import Postings
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.types import Quarantined
 
+pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
+_TEXT = pa.large_string()
+_FACT = ("id", "subject", "relation", "object", "literal", "source", "span", "title", "text")
 _BATCH = 16_384  # records
 _FAR = np.iinfo(np.int64).max
 
@@ -53,7 +58,24 @@ class Stated:
         return self.values if self.relation.literal else [f"{self.relation.range}:{v}" for v in self.values]
 
     @cached_property
-    def template(self) -> tuple[str, list[str]]:
+    def arrays(self) -> dict[str, pa.Array]:
+        """[values] "y", the values, and "Y", each with a capital; "ids"; "tails", of the text of which a fact's id is the hash
+        the end; and [texts] "texts"."""
+        head = json.dumps(self.relation.name, ensure_ascii=False)
+        ends = (json.dumps(v, ensure_ascii=False) for v in self.ids)
+        tails = (f",{head},null,{t}]" if self.relation.literal else f",{head},{t},null]" for t in ends)
+        y = pa.array(self.values, _TEXT)
+        ids = y if self.relation.literal else pa.array(self.ids, _TEXT)
+        return {
+            "y": y,
+            "Y": _capitals(self.values),
+            "ids": ids,
+            "tails": pa.array(tails, _TEXT),
+            "texts": pa.array(self.texts, _TEXT),
+        }
+
+    @cached_property
+    def template(self) -> tuple[list[str], list[str]]:
         """`_sentence` of the relation."""
         return _sentence(self.relation)
 
@@ -124,81 +146,107 @@ class ColumnBase:
         ]
 
     @cached_property
-    def _tails(self) -> list[list[str]]:
-        """Of each of `stated` and each value of it the end of the text of which a fact's id is the hash."""
-        tails: list[list[str]] = []
-        for s in self.stated:
-            head = json.dumps(s.relation.name, ensure_ascii=False)
-            texts = (json.dumps(v, ensure_ascii=False) for v in s.ids)
-            tails.append([f",{head},null,{t}]" if s.relation.literal else f",{head},{t},null]" for t in texts])
-        return tails
+    def _names(self) -> dict[str, pa.Array]:
+        """[records] "x", their names, and "X", each with a capital."""
+        return {"x": pa.array(self.subjects, _TEXT), "X": _capitals(self.subjects)}
 
-    def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]]:
-        """`_places` in the order of the ids, and these: 8 bytes of each id, and 9 that say which fact it is."""
-        quoted, tails, hashed = self.quoted, self._tails, hashlib.sha256
-        ids, places = [], []
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        """[facts] uint64, in their order: the eight bytes that are the id of each."""
+        quoted, hashed = pa.array(self.quoted[: len(self.subjects)], _TEXT), hashlib.sha256
+        out = np.empty(self.accepted, np.uint64)
+        done = 0
         for rows, of, codes in self._places():
-            values = np.empty(len(rows), np.int32)
+            hashes = np.empty(len(rows), np.uint64)
             for k in np.unique(of).tolist():
-                values[of == k] = self.stated[k].new[codes[of == k]]
-            cells = zip(rows.tolist(), of.tolist(), values.tolist(), strict=True)
-            hashes = [hashed(f"[{quoted[i]}{tails[k][v]}".encode()).digest()[:8] for i, k, v in cells]
-            ids.append(np.frombuffer(b"".join(hashes), ">u8").astype(np.uint64))
-            places.append((rows.astype(np.int32), of.astype(np.int16), codes))
-        numbers = np.concatenate(ids)
-        del ids
-        sort = np.argsort(numbers)
+                here = of == k
+                ends = self.stated[k].arrays["tails"].take(pa.array(self.stated[k].new[codes[here]]))
+                texts = _join("[", quoted.take(pa.array(rows[here])), ends).cast(pa.large_binary()).to_pylist()
+                hashes[here] = np.frombuffer(b"".join([hashed(t).digest()[:8] for t in texts]), ">u8")
+            out[done : done + len(rows)] = hashes
+            done += len(rows)
+        return out
+
+    def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """`_places` in the order of the ids, and these as numbers: 8 bytes of each id, and 10 that say which fact it is."""
+        sort = np.argsort(self._numbers)
+        places = [(rows.astype(np.int32), of.astype(np.int16), codes) for rows, of, codes in self._places()]
         rows, of, codes = (np.concatenate(x) for x in zip(*places, strict=True))
         del places
-        for at in range(0, len(sort), _BATCH):
-            some = sort[at : at + _BATCH]
-            digits = numbers[some].astype(">u8").tobytes().hex()
-            yield rows[some], of[some], codes[some], [digits[i : i + 16] for i in range(0, len(digits), 16)]
+        for at in range(0, len(sort), 4 * _BATCH):
+            some = sort[at : at + 4 * _BATCH]
+            yield rows[some], of[some], codes[some], self._numbers[some]
 
-    def fact_columns(self, *, by_id: bool = False) -> Iterator[dict[str, list[Any]]]:
+    def _in_order(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        done = 0
+        for rows, of, codes in self._places():
+            yield rows, of, codes, self._numbers[done : done + len(rows)]
+            done += len(rows)
+
+    def fact_columns(self, names: Sequence[str] = _FACT, *, by_id: bool = False) -> Iterator[dict[str, pa.Array]]:
         """The facts in their order or in that of their ids, some at a time, as the columns of `Fact`; beside them "title",
-        the name of the subject, and "text", the sentence of the fact."""
-        quoted, subjects, hashed = self.quoted, self.subjects, hashlib.sha256
-        for rows, of, codes, *ids in self._by_id() if by_id else self._places():
-            out: dict[str, np.ndarray] = {f: np.empty(len(rows), object) for f in _FACT}
+        the name of the subject, and "text", the sentence of the fact. `names`: which of these."""
+        head = f"{self.type}:"
+        for rows, of, codes, numbers in self._by_id() if by_id else self._in_order():
+            parts: dict[str, list[pa.Array]] = {f: [] for f in ("object", "literal", "span", "text") if f in names}
+            places = []
             for k in np.unique(of).tolist():
-                s, here = self.stated[k], of == k
-                records, texts = rows[here].tolist(), [s.texts[c] for c in codes[here].tolist()]
-                values, names = s.new[codes[here]].tolist(), [subjects[i] for i in records]
-                own, ends = self._tails[k], s.ids
-                template, order = s.template
-                both = {"x": names, "y": [s.values[v] for v in values]}
-                sentences = [template % words for words in zip(*(both[o] for o in order), strict=True)]
-                if not ids:
-                    out["id"][here] = [
-                        hashed(f"[{quoted[i]}{own[v]}".encode()).hexdigest()[:16]
-                        for i, v in zip(records, values, strict=True)
-                    ]
-                out["literal" if s.relation.literal else "object"][here] = [ends[v] for v in values]
-                out["span"][here] = [f"{x} {s.column} = {t}" for x, t in zip(names, texts, strict=True)]
-                out["title"][here], out["relation"][here] = names, s.relation.name
-                out["text"][here] = [t[:1].upper() + t[1:] for t in sentences] if template[:1] == "%" else sentences
-            done = {f: column.tolist() for f, column in out.items()} | ({"id": ids[0]} if ids else {})
-            done["subject"] = [f"{self.type}:{x}" for x in done["title"]]
-            done["source"] = [f"{self.name} line {line}" for line in self.lines[rows].tolist()]
-            yield done
+                s = self.stated[k]
+                (here,) = np.nonzero(of == k)
+                places.append(here)
+                records, texts, new = (pa.array(x) for x in (rows[here], codes[here], s.new[codes[here]]))
+                own = "literal" if s.relation.literal else "object"
+                for name in {"object", "literal"} & parts.keys():
+                    ends = s.arrays["ids"].take(new) if name == own else pa.nulls(len(here), _TEXT)
+                    parts[name].append(ends)
+                if "span" in parts:
+                    x = self._names["x"].take(records)
+                    parts["span"].append(_join(x, f" {s.column} = ", s.arrays["texts"].take(texts)))
+                if "text" in parts:
+                    parts["text"].append(self._sentences(k, records, new))
+            place = np.empty(len(rows), np.int64)
+            place[np.concatenate(places)] = np.arange(len(rows))
+            order = pa.array(place)
+            done = {f: pa.concat_arrays(some).take(order) for f, some in parts.items()}
+            done["id"] = _hex(numbers)
+            done["title"] = self._names["x"].take(pa.array(rows))
+            done["subject"] = _join(head, done["title"])
+            done["source"] = _join(f"{self.name} line ", pa.array(self.lines[rows]).cast(_TEXT))
+            if "relation" in names:
+                labels = pa.array([s.relation.name for s in self.stated], _TEXT)
+                done["relation"] = labels.take(pa.array(of))
+            yield {f: done[f] for f in names}
 
-    def sentence(self, k: int, record: int) -> str | None:
-        """What the fact of a record under relation `stated[k]` says; None where it has none."""
+    def _sentences(self, k: int, records: pa.Array, values: pa.Array) -> pa.Array:
+        """What the facts of records say that have these values under relation `stated[k]`."""
+        pieces, order = self.stated[k].template
+        made: list[Any] = [pieces[0]]
+        for i, (blank, after) in enumerate(zip(order, pieces[1:], strict=True)):
+            name = blank.upper() if i == 0 and not pieces[0] else blank
+            made += [
+                self._names[name].take(records) if blank == "x" else self.stated[k].arrays[name].take(values),
+                after,
+            ]
+        return _join(*(p for p in made if not isinstance(p, str) or p))
+
+    def sentences(self, k: int, records: np.ndarray) -> list[str | None]:
+        """What the facts of some records under relation `stated[k]` say; None where a record has none."""
         s = self.stated[k]
-        code = s.codes[record]
-        if code == NONE:
-            return None
-        template, order = s.template
-        x, y = self.subjects[record], s.values[s.new[code]]
-        text = template % tuple([x if o == "x" else y for o in order])
-        return text[:1].upper() + text[1:] if template[:1] == "%" else text
+        codes = s.codes[records]
+        (there,) = np.nonzero(codes != NONE)
+        said = self._sentences(k, pa.array(records[there]), pa.array(s.new[codes[there]])).to_pylist()
+        if len(there) == len(records):
+            return said
+        out: list[str | None] = [None] * len(records)
+        for i, text in zip(there.tolist(), said, strict=True):
+            out[i] = text
+        return out
 
     def fact_batches(self) -> Iterator[list[Fact]]:
         """The facts in their order, some at a time."""
         columns = [f.name for f in fields(Fact)]
-        for some in self.fact_columns():
-            yield [Fact(**dict(zip(columns, row))) for row in zip(*(some[c] for c in columns), strict=True)]
+        for some in self.fact_columns(columns):
+            yield [Fact(**dict(zip(columns, row))) for row in zip(*(some[c].to_pylist() for c in columns), strict=True)]
 
     def _places(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """(records, which of `stated`, codes of the texts) of the facts in their order."""
@@ -308,22 +356,34 @@ class ColumnBase:
         )
 
 
-_FACT = ("id", "relation", "object", "literal", "span", "title", "text")
-
-
-def _sentence(relation: Relation) -> tuple[str, list[str]]:
-    """The passage of a relation with %s for the blanks, its first letter a capital; which blank each is, x or y."""
-    order: list[str] = []
+def _sentence(relation: Relation) -> tuple[list[str], list[str]]:
+    """(what the passage of a relation says before, between and after its blanks, with a capital; which blank each is, x
+    or y)."""
+    pieces, order = [""], []
     words = {"label": relation.label, "domain": relation.domain.replace("_", " ")}
+    for i, part in enumerate(BLANK_OF_TEMPLATE.split(relation.passage)):
+        if i % 2 == 0 or part in words:
+            pieces[-1] += words[part] if i % 2 else part
+        else:
+            order.append(part)
+            pieces.append("")
+    return [pieces[0][:1].upper() + pieces[0][1:], *pieces[1:]], order
 
-    def word(blank: re.Match[str]) -> str:
-        if blank[1] in words:
-            return words[blank[1]].replace("%", "%%")
-        order.append(blank[1])
-        return "%s"
 
-    text = BLANK_OF_TEMPLATE.sub(word, relation.passage.replace("%", "%%"))
-    return text[:1].upper() + text[1:], order
+def _capitals(texts: Sequence[str]) -> pa.Array:
+    return pa.array((t[:1].upper() + t[1:] for t in texts), _TEXT)
+
+
+def _join(*parts: pa.Array | str) -> pa.Array:
+    """Texts, piece after piece; a piece may be the same for all."""
+    return pc.binary_join_element_wise(*(pa.scalar(p, _TEXT) if isinstance(p, str) else p for p in (*parts, "")))
+
+
+def _hex(numbers: np.ndarray) -> pa.Array:
+    """Numbers of 64 bits as 16 digits each."""
+    digits = numbers.astype(">u8").tobytes().hex().encode()
+    ends = np.arange(0, len(digits) + 1, 16, dtype=np.int64)
+    return pa.LargeStringArray.from_buffers(len(numbers), pa.py_buffer(ends), pa.py_buffer(digits))
 
 
 # ---- making it

@@ -25,8 +25,10 @@ import numpy as np
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
+_DATA, _INDICES, _STARTS = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"  # as bm25s calls them
 _BATCH = 16_384  # texts that are split together
-_CHUNK = 65_536  # texts whose words are counted together
+_CHUNK = 65_536  # texts whose words are looked through together
+_BLOCK = 1 << 21  # places of words that are sorted together
 
 
 def words(text: str) -> list[str]:
@@ -60,41 +62,66 @@ def _numbered(texts: Sequence[str], place: dict[str, int]) -> tuple[np.ndarray, 
     return new[codes[full]], np.diff(kept[starts - starts[0]])
 
 
-def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(scores float64 and texts int32, both [pairs of a word and a text that has it], starts int64 [n_words + 1]): the
-    score of word w in each text that has it, at starts[w] to starts[w + 1], the texts rising. What bm25s computes of
-    the same words, bit by bit, from the words of a chunk of texts at a time instead of from lists of all.
+def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(scores float64 and texts int32, both [pairs of a word and a text that has it], how many texts have each word int64
+    [words of the block]) of the words in their order, a block of them at a time; the texts of a word are rising. What
+    bm25s computes of the same words, bit by bit, without lists of all words and without all pairs in memory.
 
     flat   [words of all texts] int32, their numbers     ends   [texts + 1] int64, where each text ends in it
     """
-
-    def counted() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Of each chunk (word, text, how often), by word, then by text."""
-        for first in range(0, len(lengths), _CHUNK):
-            size = lengths[first : first + _CHUNK]
-            text = np.repeat(np.arange(len(size)), size)
-            keys = flat[ends[first] : ends[first + len(size)]].astype(np.int64) * len(size) + text
-            keys, times = np.unique(keys, return_counts=True)
-            yield keys // len(size), keys % len(size) + first, times
-
     lengths = np.diff(ends)
-    frequency = np.zeros(n_words, np.int64)
-    for word, _, _ in counted():
-        frequency += np.bincount(word, minlength=n_words)
     n, mean = len(lengths), lengths.mean()
-    different, place = np.unique(frequency, return_inverse=True)
-    idf = np.array([math.log(1 + (n - f + 0.5) / (f + 0.5)) for f in different.tolist()])[place]
-    starts = np.concatenate([[0], np.cumsum(frequency)])
-    scores, texts = np.empty(starts[-1], np.float64), np.empty(starts[-1], np.int32)
-    free = starts[:-1].copy()
-    for word, text, times in counted():
-        first = np.flatnonzero(np.diff(word, prepend=-1))
-        size = np.diff(first, append=len(word))
-        at = np.arange(len(word)) + np.repeat(free[word[first]] - first, size)
-        scores[at] = idf[word] * (times / (_K1 * ((1 - _B) + _B * lengths[text] / mean) + times))
-        texts[at] = text
-        free[word[first]] += size
-    return scores, texts, starts
+    total = np.cumsum(np.bincount(flat, minlength=n_words))
+    first = 0
+    while first < n_words:
+        before = int(total[first - 1]) if first else 0
+        last = max(first + 1, int(total.searchsorted(before + _BLOCK, "right")))
+        keys = np.concatenate(list(_keys(flat, ends, first, last)))
+        keys.sort()
+        starts = np.flatnonzero(np.diff(keys, prepend=-1))
+        times = np.diff(starts, append=len(keys)).astype(np.int32)
+        keys = keys[starts]
+        word = (keys // n).astype(np.int32)
+        text = (keys - word.astype(np.int64) * n).astype(np.int32)
+        del keys, starts
+        frequency = np.bincount(word, minlength=last - first)
+        different, place = np.unique(frequency, return_inverse=True)
+        idf = np.array([math.log(1 + (n - f + 0.5) / (f + 0.5)) for f in different.tolist()])[place]
+        scores = idf[word] * (times / (_K1 * ((1 - _B) + _B * lengths[text] / mean) + times))
+        yield scores, text, frequency
+        first = last
+
+
+def _keys(flat: np.ndarray, ends: np.ndarray, first: int, last: int) -> Iterator[np.ndarray]:
+    """(word - first) * texts + text of each place of words first to last, a chunk of texts at a time."""
+    n = len(ends) - 1
+    for at in range(0, n, _CHUNK):
+        part = ends[at : at + _CHUNK + 1]
+        words = flat[part[0] : part[-1]]
+        (here,) = np.nonzero((words >= first) & (words < last))
+        texts = np.repeat(np.arange(at, at + len(part) - 1), np.diff(part))[here]
+        yield (words[here].astype(np.int64) - first) * n + texts
+
+
+class _Array:
+    """A .npy file of one axis that is written some at a time, byte for byte as numpy saves it whole."""
+
+    def __init__(self, path: Path, kind: type) -> None:
+        self._file, self._type, self._n = path.open("wb"), np.dtype(kind), 0
+        self._head()
+
+    def _head(self) -> None:
+        head = {"descr": np.lib.format.dtype_to_descr(self._type), "fortran_order": False, "shape": (self._n,)}
+        np.lib.format.write_array_header_1_0(self._file, head)  # as long for every number of rows
+
+    def add(self, some: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(some, self._type).data)
+        self._n += len(some)
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._head()
+        self._file.close()
 
 
 class Ranking:
@@ -106,8 +133,9 @@ class Ranking:
         self._top = lru_cache(maxsize=cache)(self._rank)
 
     @staticmethod
-    def of(texts: Iterable[str], *, cache: int = 65536) -> Ranking:
-        """The ranking of texts. Raises ValueError where none has a word."""
+    def of(texts: Iterable[str], folder: Path | None = None, *, cache: int = 65536) -> Ranking:
+        """The ranking of texts, in memory; or written into `folder` as `save` does, and read from there. Raises ValueError
+        where none has a word."""
         place: dict[str, int] = {}
         flat, ends = array("i"), array("q", [0])
         texts = iter(texts)
@@ -125,15 +153,32 @@ class Ranking:
         rank[[place[w] for w in names]] = np.arange(len(place))
         n, numbers = len(ends) - 1, np.frombuffer(flat, np.int32)
         np.take(rank, numbers, out=numbers)
-        scores, of, starts = matrix(numbers, np.frombuffer(ends, np.int64), len(names))
-        del flat, numbers, place
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
         vocabulary = {w: i for i, w in enumerate(names)}
-        index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
-        index.vocab_dict = vocabulary | {"": len(names)}  # as bm25s adds it
+        del place, names, rank
+        index.vocab_dict = vocabulary | {"": len(vocabulary)}  # as bm25s adds it
         index.unique_token_ids_set = set(index.vocab_dict.values())
         index.nonoccurrence_array = None
-        return Ranking(index, vocabulary, n, cache=cache)
+        blocks = matrix(numbers, np.frombuffer(ends, np.int64), len(vocabulary))
+        if folder is None:
+            scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
+            starts = np.concatenate([[0], np.cumsum(frequency)])
+            index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
+            return Ranking(index, vocabulary, n, cache=cache)
+        none = np.zeros(0)
+        index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
+        Ranking(index, vocabulary, n).save(folder)
+        data, indices = _Array(folder / _DATA, np.float64), _Array(folder / _INDICES, np.int32)
+        frequencies = []
+        for scores, of, frequency in blocks:
+            data.add(scores)
+            indices.add(of)
+            frequencies.append(frequency)
+        data.close()
+        indices.close()
+        np.save(folder / _STARTS, np.concatenate([[0], np.cumsum(np.concatenate(frequencies))]))
+        del index, vocabulary, flat, numbers, blocks
+        return Ranking.load(folder, cache=cache)
 
     def __len__(self) -> int:
         """The number of texts."""
@@ -168,7 +213,7 @@ class Ranking:
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._index.save(folder, show_progress=False)
+        self._index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
         names = [w for w, _ in sorted(self._vocabulary.items(), key=lambda item: item[1])]
         (folder / "vocabulary.json").write_text(
             json.dumps({"n": self._n, "words": names}, ensure_ascii=False), encoding="utf-8"

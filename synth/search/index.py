@@ -15,13 +15,15 @@ replay of a demonstration checks.
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
@@ -32,21 +34,23 @@ from synth.types import canonical_json
 NOTHING = "nothing found"
 LINE, PART = 400, 1600  # characters
 _SCHEMA = """
-CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL);
+CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, line INTEGER NOT NULL,
+    lines INTEGER NOT NULL, mention INTEGER NOT NULL, mentions INTEGER NOT NULL);
 CREATE TABLE name (text TEXT NOT NULL, page INTEGER NOT NULL, PRIMARY KEY (text, page)) WITHOUT ROWID;
-CREATE TABLE line (number INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL, rank INTEGER);
+CREATE TABLE line (rank INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NOT NULL);
+CREATE TABLE mention (number INTEGER PRIMARY KEY, texts TEXT NOT NULL);
 CREATE TABLE content (digest TEXT NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='number', tokenize="unicode61 remove_diacritics 0");
+CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='rank', {tokens});
 CREATE TEMP TABLE unsorted (text TEXT NOT NULL, page INTEGER NOT NULL);
 """
+_TOKENS = 'tokenize="unicode61 remove_diacritics 0"'
 # what is sorted is sorted once, at the end: a row put into its place each time costs more the larger the index is
 _SORTED = """
-CREATE UNIQUE INDEX line_rank ON line (rank);
-CREATE INDEX line_page ON line (page);
 INSERT INTO name SELECT text, page FROM unsorted ORDER BY text, page;
 DROP TABLE unsorted;
 """
 _ROWS = 8192  # that are written together
+_MENTIONS = 1024  # that are kept together, as JSON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,10 +140,13 @@ class Digest:
         self._total = hashlib.sha256(canonical_json(parts)[:-1].encode() + b",[")
         self._first = True
 
-    def extend(self, some: Sequence[str]) -> None:
-        text = canonical_json(some)[1:-1]
-        self._total.update((text if self._first or not text else f",{text}").encode())
-        self._first = self._first and not text
+    def extend(self, some: Sequence[str]) -> str:
+        """The JSON of `some`."""
+        text = canonical_json(some)
+        inside = text[1:-1]
+        self._total.update((inside if self._first or not inside else f",{inside}").encode())
+        self._first = self._first and not inside
+        return text
 
     def hexdigest(self) -> str:
         total = self._total.copy()
@@ -155,29 +162,29 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         (folder / "pages.sqlite").unlink(missing_ok=True)
     connection = sqlite3.connect(":memory:" if folder is None else folder / "pages.sqlite", check_same_thread=False)
     connection.executescript(
-        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; {_SCHEMA}"
+        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; {_SCHEMA.format(tokens=_TOKENS)}"
     )
-    content, ranked = hashlib.sha256(), 0
+    content, ranked, mentioned = hashlib.sha256(), 0, 0
     insert = {
-        "page": _Insert(connection, "INSERT INTO page VALUES (?, ?, ?)"),
+        "page": _Insert(connection, "INSERT INTO page VALUES (?, ?, ?, ?, ?, ?, ?)"),
         "name": _Insert(connection, "INSERT INTO unsorted VALUES (?, ?)"),
-        "line": _Insert(connection, "INSERT INTO line (page, text, rank) VALUES (?, ?, ?)"),
+        "line": _Insert(connection, "INSERT INTO line VALUES (?, ?, ?)"),
     }
 
     def written() -> Iterator[str]:
         """Writes page after page, and yields the lines that are ranked."""
-        nonlocal ranked
+        nonlocal ranked, mentioned
         for number, page in enumerate(pages):
-            insert["page"].add([(number, page.id, page.title)])
             names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
             insert["name"].add([(n, number) for n in names])
             lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
-            insert["line"].add([(number, line, ranked + i) for i, line in enumerate(lines)])
+            insert["line"].add([(ranked + i, number, line) for i, line in enumerate(lines)])
             told = Digest(page.id, page.title, sorted(names), lines)
-            mentions = iter(page.mentions)
-            while some := list(islice(mentions, _ROWS)):
-                insert["line"].add([(number, line, None) for line in some])
-                told.extend(some)
+            first, mentions = mentioned, iter(page.mentions)
+            while some := list(islice(mentions, _MENTIONS)):
+                connection.execute("INSERT INTO mention VALUES (?, ?)", (mentioned, told.extend(some)))
+                mentioned += len(some)
+            insert["page"].add([(number, page.id, page.title, ranked, len(lines), first, mentioned - first)])
             content.update(told.hexdigest().encode())
             ranked += len(lines)
             yield from [f"{page.title} {line}" for line in lines]
@@ -188,7 +195,7 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
     first = next(texts, None)
     if first is None:
         raise ValueError("there are no pages to search: check the sources")
-    ranking = Ranking.of(chain([first], texts))
+    ranking = Ranking.of(chain([first], texts), None if folder is None else folder / "ranking")
     try:
         connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
     except sqlite3.IntegrityError as error:
@@ -199,7 +206,6 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
     connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
     connection.commit()
     if folder is not None:
-        ranking.save(folder / "ranking")
         connection.close()
         return open_index(folder)
     return SearchIndex(connection, ranking)
@@ -229,7 +235,9 @@ def open_index(folder: Path) -> SearchIndex:
         connection = sqlite3.connect(
             f"{(folder / 'pages.sqlite').resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
         )
-        lines = connection.execute("SELECT count(rank), (SELECT digest FROM content) FROM line").fetchone()[0]
+        lines = connection.execute(
+            "SELECT sum(lines), sum(mentions), (SELECT digest FROM content) FROM page"
+        ).fetchone()[0]
     except sqlite3.Error as error:
         raise ValueError(f"{folder} holds no pages ({error}): build the index anew") from error
     if lines != len(ranking):
@@ -253,10 +261,12 @@ class SearchIndex:
 
     def __init__(self, connection: sqlite3.Connection, ranking: Ranking) -> None:
         self._connection, self._ranking = connection, ranking
+        self._indexed: set[int] = set()  # pages of which the mentions can be found by their words
 
     def size(self) -> dict[str, int]:
         """The numbers of pages and of lines (those that mention a page counted there too)."""
-        return {t: self._connection.execute(f"SELECT count(*) FROM {t}").fetchone()[0] for t in ("page", "line")}
+        pages, lines = self._connection.execute("SELECT count(*), sum(lines + mentions) FROM page").fetchone()
+        return {"page": pages, "line": lines}
 
     def digest(self) -> str:
         """64 hex digits of all pages in their order: what a recording belongs to."""
@@ -300,30 +310,77 @@ class SearchIndex:
         return [r[0] for r in self._connection.execute(sql, (" ".join(name.split()).casefold(),))]
 
     def lines(self, text: str, page: str = "", k: int = 5) -> list[Line]:
-        """The first k lines with a phrase, in the order of the pages."""
+        """The first k lines with a phrase, in the order of the pages. On a page those of other pages count that mention
+        it: their words are indexed when they are first looked for."""
         phrase = words(text)
         if not phrase:
             return []
-        where, values = "l.number IN (SELECT rowid FROM words WHERE words MATCH ?)", ['"' + " ".join(phrase) + '"']
-        ids = self.pages(page) if page else []
-        where += f" AND p.id IN ({', '.join('?' * len(ids))})" if page else " AND l.rank IS NOT NULL"
-        values += ids
-        return self._line(where, values, k)
+        match = '"' + " ".join(phrase) + '"'
+        if not page:
+            return self._line("l.rank IN (SELECT rowid FROM words WHERE words MATCH ?)", [match], k)
+        found: list[Line] = []
+        for p in sorted(map(self._page, self.pages(page)), key=lambda p: p.number):
+            some = "SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
+            found += self._line(f"l.rank IN ({some})", [match, p.line, p.line + p.lines - 1], k - len(found))
+            if p.mentions and len(found) < k:
+                self._index_mentions(p)
+                some = "SELECT rowid FROM mentioned WHERE mentioned MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"
+                values = (match, p.mention, p.mention + p.mentions - 1, k - len(found))
+                found += [Line(p.id, p.title, self._mention(i)) for (i,) in self._connection.execute(some, values)]
+        return found
 
     def _line(self, where: str, values: Sequence[object], k: int = 1) -> list[Line]:
-        sql = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.number LIMIT {int(k)}"
+        sql = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.rank LIMIT {int(k)}"
         return [Line(*row) for row in self._connection.execute(sql, tuple(values))]
 
+    def _page(self, id: str) -> _Place:
+        return _Place(*self._connection.execute("SELECT * FROM page WHERE id = ?", (id,)).fetchone())
+
+    def _mentions(self, page: _Place) -> Iterator[str]:
+        """The lines of other pages on a page."""
+        sql = "SELECT texts FROM mention WHERE number BETWEEN ? AND ? ORDER BY number"
+        for (texts,) in self._connection.execute(sql, (page.mention, page.mention + page.mentions - 1)):
+            yield from json.loads(texts)
+
+    def _mention(self, number: int) -> str:
+        sql = "SELECT number, texts FROM mention WHERE number <= ? ORDER BY number DESC LIMIT 1"
+        first, texts = self._connection.execute(sql, (number,)).fetchone()
+        return json.loads(texts)[number - first]
+
+    def _index_mentions(self, page: _Place) -> None:
+        """The words of the lines of other pages on a page, in a temporary table: most pages are never asked for them."""
+        if page.number not in self._indexed:
+            run = self._connection.execute
+            run(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.mentioned USING fts5(text, content='', {_TOKENS})")
+            rows = zip(count(page.mention), self._mentions(page))
+            self._connection.executemany("INSERT INTO temp.mentioned (rowid, text) VALUES (?, ?)", rows)
+            self._connection.commit()
+            self._indexed.add(page.number)
+
     def _parts(self, page: str) -> list[str]:
-        sql = "SELECT l.text FROM line l JOIN page p ON p.number = l.page WHERE p.id = ? ORDER BY l.number"
+        place = self._page(page)
+        sql = "SELECT text FROM line WHERE rank BETWEEN ? AND ? ORDER BY rank"
+        own = self._connection.execute(sql, (place.line, place.line + place.lines - 1))
         parts, length = [[]], 0
-        for (line,) in self._connection.execute(sql, (page,)):
+        for line in chain((text for (text,) in own), self._mentions(place)):
             if parts[-1] and length + len(line) > PART:
                 parts.append([])
                 length = 0
             parts[-1].append(line)
             length += len(line)
         return ["\n".join(lines) for lines in parts]
+
+
+class _Place(NamedTuple):
+    """A row of the table `page`: its lines begin with rank `line`, those of other pages with the number `mention`."""
+
+    number: int
+    id: str
+    title: str
+    line: int
+    lines: int
+    mention: int
+    mentions: int
 
 
 def _shown(lines: Sequence[Line]) -> str:

@@ -9,6 +9,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from synth.types import SCHEMA_VERSION, Quarantined
 from tasks.storage import tables
 
 _GROUP = 131_072  # rows of a table that are written together
+_PAGES, _FEW = 8192, 64  # pages that are made together; lines of other pages of which all are made at once
 
 
 class _Table:
@@ -68,8 +70,8 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
     facts, passages = _Table(folder / "facts.parquet", Fact), _Table(folder / "passages.parquet", Passage)
     for columns in base.fact_columns():
         facts.add(columns)
-        ids = [hashlib.sha256(f'["passage","{i}"]'.encode()).hexdigest()[:16] for i in columns["id"]]
-        stated = pa.ListArray.from_arrays(range(len(ids) + 1), pa.array(columns["id"]))  # one each
+        stated = pa.ListArray.from_arrays(range(len(columns["id"]) + 1), columns["id"].cast(pa.string()))  # one each
+        ids = [hashlib.sha256(f'["passage","{i}"]'.encode()).hexdigest()[:16] for i in columns["id"].to_pylist()]
         of = {"id": ids, "entity": columns["subject"], "title": columns["title"], "text": columns["text"]}
         passages.add(of | {"facts": stated})
     facts.close()
@@ -120,7 +122,9 @@ def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
             for e in some
         ),
         "relation": (astuple(r) for r in base.relations.values()),
-        "fact": (row for some in base.fact_columns(by_id=True) for row in zip(*(some[n] for n in names), strict=True)),
+        "fact": chain.from_iterable(
+            zip(*(some[n].to_pylist() for n in names), strict=True) for some in base.fact_columns(names, by_id=True)
+        ),
     }
 
 
@@ -128,17 +132,27 @@ def pages(base: ColumnBase) -> Iterator[Page]:
     """As `synth.search.index.pages_of_kb`."""
     records = len(base.subjects)
     order = [k for k, s in enumerate(base.stated) if not s.late] + [k for k, s in enumerate(base.stated) if s.late]
-    mentions = _mentions(base, order)
-    for e in base.order.tolist():
-        lines = [x for k in order if (x := base.sentence(k, e)) is not None] if e < records else []
-        told = [base.sentence(k, i) for i, k in mentions(e)]
-        yield Page(
-            id=base.id(e),
-            title=base.entities[e],
-            text="\n".join(lines),
-            aliases=base.aliases.get(e, ()),
-            mentions=tuple(x for x in told if x is not None),
+    to, said, which = _mentions(base, order)
+    for at in range(0, len(base.order), _PAGES):
+        some = base.order[at : at + _PAGES]
+        own = some[some < records]
+        about = dict(zip(own.tolist(), zip(*(base.sentences(k, own) for k in order), strict=True), strict=True))
+        a, b = to.searchsorted(some), to.searchsorted(some, "right")
+        few = b - a <= _FEW
+        places = np.concatenate(
+            [np.arange(i, j) for i, j in zip(a[few].tolist(), b[few].tolist(), strict=True)] or [a[:0]]
         )
+        told = iter(_Said(base, said[places], which[places]))
+        for e, i, j in zip(some.tolist(), a.tolist(), b.tolist(), strict=True):
+            yield Page(
+                id=base.id(e),
+                title=base.entities[e],
+                text="\n".join([x for x in about.get(e, ()) if x is not None]),
+                aliases=base.aliases.get(e, ()),
+                mentions=tuple(islice(told, j - i))
+                if j - i <= _FEW
+                else cast("tuple[str, ...]", _Said(base, said[i:j], which[i:j])),
+            )
     by_name = np.empty(records, np.int32)
     by_name[sorted(range(records), key=base.subjects.__getitem__)] = np.arange(records, dtype=np.int32)
     ranked = sorted(
@@ -183,13 +197,35 @@ class _Told(Sequence[str]):
             yield from [f"{self._subjects[i]}: {self._values[v]}" for i, v in pairs]
 
 
+class _Said(Sequence[str]):
+    """What facts say, made as it is read: of records `rows`, each under the relation stated[which]."""
+
+    def __init__(self, base: ColumnBase, rows: np.ndarray, which: np.ndarray) -> None:
+        self._base, self._rows, self._which = base, rows, which
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._base.sentences(int(self._which[i]), self._rows[i : i + 1])[0]
+
+    def __iter__(self) -> Iterator[str]:
+        for at in range(0, len(self), _PAGES):
+            rows, which = self._rows[at : at + _PAGES], self._which[at : at + _PAGES]
+            said = np.empty(len(rows), object)
+            for k in np.unique(which).tolist():
+                said[which == k] = self._base.sentences(k, rows[which == k])
+            yield from said.tolist()
+
+
 def _first(base: ColumnBase, k: int) -> int:
     return int(np.flatnonzero(base.stated[k].codes >= 0)[0])
 
 
-def _mentions(base: ColumnBase, order: list[int]) -> Any:
-    """Entity -> (record, which of `stated`) of the facts about another thing that mention it, in their order."""
-    objects, records, of, keys = [], [], [], []
+def _mentions(base: ColumnBase, order: list[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(entities, rising; a record whose fact mentions it, in the order of the facts; which of `stated` that is)."""
+    none = np.zeros(0, np.int64)
+    objects, records, of, keys = [none], [none], [none], [none]
     width, late = len(order), {k for k, s in enumerate(base.stated) if s.late}
     for k, s in enumerate(base.stated):
         if not s.relation.literal:
@@ -200,14 +236,6 @@ def _mentions(base: ColumnBase, order: list[int]) -> Any:
             records.append(rows)
             of.append(np.full(len(rows), k))
             keys.append(rows * width + order.index(k) + (len(base.subjects) * width * (1 + k) if k in late else 0))
-    if not objects:
-        return lambda e: ()
     to, rows, which, key = (np.concatenate(x) for x in (objects, records, of, keys))
     sort = np.lexsort((key, to))
-    to, rows, which = to[sort], rows[sort], which[sort]
-
-    def mentions(e: int) -> Iterable[tuple[int, int]]:
-        a, b = to.searchsorted(e), to.searchsorted(e, "right")
-        return zip(rows[a:b].tolist(), which[a:b].tolist(), strict=True)
-
-    return mentions
+    return to[sort].astype(np.int32), rows[sort].astype(np.int32), which[sort].astype(np.int16)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import bm25s
@@ -12,7 +13,7 @@ import pytest
 from synth.knowledge.kb import Passage, passages
 from synth.knowledge.world import world
 from synth.search import bm25
-from synth.search.bm25 import _numbered
+from synth.search.bm25 import Ranking, _numbered
 from tasks.knowledge.search_tool import NOTHING, Search, words
 
 
@@ -49,6 +50,7 @@ def test_scores_equal_the_formula(some: list[Passage]) -> None:
 
 def test_the_matrix_is_that_of_bm25s_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bm25, "_CHUNK", 7)  # texts of many chunks
+    monkeypatch.setattr(bm25, "_BLOCK", 40)  # words of many blocks
     rng = random.Random(0)
     for n_words in (1, 2, 30):
         texts = [[rng.randrange(n_words) for _ in range(rng.randrange(9))] for _ in range(100)] + [[n_words - 1]]
@@ -56,9 +58,23 @@ def test_the_matrix_is_that_of_bm25s_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
         vocabulary = {str(i): i for i in range(n_words)}
         theirs.index(SimpleNamespace(ids=texts, vocab=vocabulary), show_progress=False)
         ends = np.cumsum([0, *map(len, texts)])
-        ours = bm25.matrix(np.array([w for text in texts for w in text], np.int32), ends, n_words)
+        blocks = bm25.matrix(np.array([w for text in texts for w in text], np.int32), ends, n_words)
+        scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
+        ours = scores, of, np.concatenate([[0], np.cumsum(frequency)])
         for name, array in zip(("data", "indices", "indptr"), ours, strict=True):
             assert array.dtype == theirs.scores[name].dtype and np.array_equal(array, theirs.scores[name]), name
+
+
+def test_a_ranking_written_as_it_is_made_is_the_saved_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["the red fox", "a red hat, the hat", "é", "", "the"] * 30 + ["rare"]
+    Ranking.of(texts).save(tmp_path / "saved")
+    monkeypatch.setattr(bm25, "_BLOCK", 40)
+    made = Ranking.of(iter(texts), tmp_path / "made")
+    names = {p.name for p in (tmp_path / "saved").iterdir()}
+    assert names == {p.name for p in (tmp_path / "made").iterdir()} and len(names) >= 5
+    for name in names:
+        assert (tmp_path / "saved" / name).read_bytes() == (tmp_path / "made" / name).read_bytes(), name
+    assert made.top("red hat", 3) == Ranking.of(texts).top("red hat", 3) and len(made) == len(texts)
 
 
 def test_the_best_come_first_and_ties_keep_the_order_of_the_table(some: list[Passage]) -> None:
