@@ -126,15 +126,21 @@ def build(path: Path, folder: Path, begin: float) -> dict[str, float]:
     from tasks.knowledge import column_tables
 
     base, parts = read(path, begin)
+
+    def indexed() -> None:
+        base.forget()
+        build_index(column_tables.pages(base), folder / "index")
+
     for part, work in (
         ("tables", lambda: column_tables.write_tables(folder, base)),
         ("SQL", lambda: column_tables.write_sql(folder, base)),
-        ("search index", lambda: build_index(column_tables.pages(base), folder / "index")),
         ("digest", base.digest),
+        ("search index", indexed),
     ):
         start = time.process_time()
         work()
         parts[f"{part} (s)"] = time.process_time() - start
+        parts[f"peak memory up to {part} (MB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return parts
 
 

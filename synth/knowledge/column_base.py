@@ -258,6 +258,11 @@ class ColumnBase:
                 if len(row):
                     yield row + at, np.array(some)[column], block[row, column]
 
+    def forget(self) -> None:
+        """Give back the memory of what is made again where it is asked for again."""
+        for of, name in [(self, "quoted"), (self, "_names"), (self, "_numbers"), *((s, "arrays") for s in self.stated)]:
+            of.__dict__.pop(name, None)
+
     def kb(self) -> KB:
         """All of it as objects."""
         entities = (e for some in self.entity_batches() for e in some)
@@ -325,7 +330,8 @@ class ColumnBase:
 
     def postings(self) -> Postings:
         """As `Postings.of(kb)`."""
-        order = sorted(self.order.tolist(), key=self.id)
+        ids = {e: self.id(e) for e in self.order.tolist()}
+        order = sorted(ids, key=ids.__getitem__)
         place = np.full(len(self.entities), NONE, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         literals = sorted({s.values[i] for s in self.stated if s.relation.literal for i in _used(s)})
@@ -346,7 +352,7 @@ class ColumnBase:
             facts[2].append(ends[s.new[s.codes[rows]]])
         columns = tuple(np.concatenate(x) for x in facts)
         return Postings(
-            ids=[self.id(e) for e in order],
+            ids=[ids[e] for e in order],
             names=[self.entities[e] for e in order],
             types=number[self.types[order]].astype(np.int16),
             type_names=type_names,

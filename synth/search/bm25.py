@@ -156,18 +156,20 @@ class Ranking:
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
         vocabulary = {w: i for i, w in enumerate(names)}
         del place, names, rank
-        index.vocab_dict = vocabulary | {"": len(vocabulary)}  # as bm25s adds it
-        index.unique_token_ids_set = set(index.vocab_dict.values())
-        index.nonoccurrence_array = None
         blocks = matrix(numbers, np.frombuffer(ends, np.int64), len(vocabulary))
+        index.nonoccurrence_array = None
         if folder is None:
             scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
             starts = np.concatenate([[0], np.cumsum(frequency)])
             index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
+            index.vocab_dict = vocabulary | {"": len(vocabulary)}  # as bm25s adds it
+            index.unique_token_ids_set = set(index.vocab_dict.values())
             return Ranking(index, vocabulary, n, cache=cache)
         none = np.zeros(0)
         index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
+        index.vocab_dict = vocabulary | {"": len(vocabulary)}
         Ranking(index, vocabulary, n).save(folder)
+        del index, vocabulary
         data, indices = _Array(folder / _DATA, np.float64), _Array(folder / _INDICES, np.int32)
         frequencies = []
         for scores, of, frequency in blocks:
@@ -177,7 +179,7 @@ class Ranking:
         data.close()
         indices.close()
         np.save(folder / _STARTS, np.concatenate([[0], np.cumsum(np.concatenate(frequencies))]))
-        del index, vocabulary, flat, numbers, blocks
+        del flat, numbers, blocks
         return Ranking.load(folder, cache=cache)
 
     def __len__(self) -> int:

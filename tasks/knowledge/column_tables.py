@@ -86,6 +86,8 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
     """Everything but schema and card; the card is returned."""
     write_tables(folder, base)
     write_sql(folder, base)
+    digest = base.digest()
+    base.forget()
     index = build_index(pages(base), folder / "index")
     return {
         "entities": len(base.order),
@@ -98,7 +100,7 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
         "encodings": {},
         "index": index.size(),
         "density": base.density(),
-        "kb": base.digest(),
+        "kb": digest,
     }
 
 
