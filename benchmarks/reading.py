@@ -6,7 +6,8 @@ its own: CPU seconds of each part, and the process's peak memory. The rows (`csv
 tables below 4 MB) get a tenth of the rows up to the knowledge base in memory, nothing written. What comes on top, of N
 rows and of a tenth of them, each in a process of its own: the SQL database, the search index, and `questions grow`, for
 which the table has a fifth column, the name of another row (ASKED questions of depth 2; world closed). `espalier kb
-build` whole, and by its parts, of a fifth of the rows with six columns (`--six FILE` writes such a table).
+build` whole, and by its parts, of N rows with six columns and of a fifth of them (`--six FILE` writes such a table). `--only WAY
+...` measures some of these alone and keeps the other results.
 """
 
 from __future__ import annotations
@@ -140,7 +141,6 @@ def build(path: Path, folder: Path, begin: float) -> dict[str, float]:
         start = time.process_time()
         work()
         parts[f"{part} (s)"] = time.process_time() - start
-        parts[f"peak memory up to {part} (MB)"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return parts
 
 
@@ -195,6 +195,7 @@ def main() -> int:
     parser.add_argument("--read", type=Path, help="measure this table alone, in this process")
     parser.add_argument("--way", choices=list(WAYS), default="tables")
     parser.add_argument("--six", type=Path, help="write a table of six columns with --rows rows, and no more")
+    parser.add_argument("--only", nargs="+", choices=list(WAYS), default=[], help="measure these ways alone")
     parser.add_argument("--out", type=Path, help="with --read: a folder to write into")
     args = parser.parse_args()
     if args.six:
@@ -203,7 +204,7 @@ def main() -> int:
     if args.read:
         print(json.dumps(measured(args.read, args.way, args.out)))
         return 0
-    rows, tenth = [], args.rows // 10
+    rows, tenth = json.loads(RESULT.read_text(encoding="utf-8")) if args.only else [], args.rows // 10
     for way, n, words in (
         ("tables", args.rows, "written as tables, by columns"),
         ("rows", tenth, "in memory, by rows"),
@@ -212,9 +213,12 @@ def main() -> int:
         ("index", tenth, "search index alone"),
         ("index", args.rows, "search index alone"),
         ("build", args.rows // 5, "`kb build`, six columns"),
+        ("build", args.rows, "`kb build`, six columns"),
         ("grown", tenth, "`questions grow`"),
         ("grown", args.rows, "`questions grow`"),
     ):
+        if args.only and way not in args.only:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"{way}.csv"
             six(path, n) if way == "build" else table(path, n, linked=way == "grown")
@@ -222,7 +226,8 @@ def main() -> int:
                 started(path, "stored", folder)
             new = [result(f"{n:,} rows, {words}", metric, v, n) for metric, v in started(path, way, folder).items()]
             print("  ".join(f"{r['metric']} {r['value']:,.4g} {r['unit']}" for r in new), flush=True)
-            rows += new
+            case = new[0]["case"]
+            rows = [r for r in rows if r["case"] != case] + new
         RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")  # those measured so far
     return 0
 

@@ -3,7 +3,8 @@
 For each source below ../shared/data a knowledge base is built (countries, alone and with the factbook, by
 benchmarks/schemas; the others without a schema, as `espalier kb build` understands them), and trees of depth 2 and 3
 are asked for until WANTED are accepted or every root was tried TRIES times over. Every accepted question is then proved
-again from its row and the base alone. Reasons of what was quarantined are in the rows "quarantined: REASON", in questions;
+again from its row and the base alone. "Asked again" are those about an attribute of a root that an earlier one asks; the
+largest shares are those of the quotas (`synth.questions.quotas`). Reasons of what was quarantined are in the rows "quarantined: REASON", in questions;
 the world is closed, as the card of each file says.
 """
 
@@ -18,6 +19,7 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.rows import result_row
+from synth.questions.quotas import diversity
 from synth.questions.reprove import Reprover, reprove
 from synth.types import Problem
 from tasks.knowledge import bases, knowledge
@@ -60,13 +62,25 @@ def measure(case: str, paths: list[Path], wanted: int) -> list[dict]:
         accepted, quarantined = grow.grow(kb, cells, tries=TRIES, seed=0, closed_world=True, only=only)
         seconds = time.process_time() - begin
         proved = reprove(Reprover(knowledge.kb_at(kb)), accepted)["proved"]
-    near = near_duplicates(accepted)
+    near, alike = near_duplicates(accepted), diversity(accepted, knowledge.ranges_at(kb))
     n = len(accepted) + len(quarantined)
     return [
         result(case, "facts", card["facts"], "", "higher", card["entities"]),
         result(case, "accepted", len(accepted), "questions", "higher", n),
         result(case, "proved again", 100 * proved / max(1, len(accepted)), "%", "higher", len(accepted)),
         result(case, "near duplicates", 100 * near / max(1, len(accepted)), "%", "lower", len(accepted)),
+        result(case, "asked again", 100 * alike["asked_again"], "%", "lower", len(accepted)),
+        *(
+            result(
+                case,
+                f"largest share of one {name}",
+                100 * max(alike[name].values(), default=0),
+                "%",
+                "lower",
+                len(accepted),
+            )
+            for name in ("relation", "shape", "answer")
+        ),
         result(case, "accepted in a second of CPU time", len(accepted) / seconds, "questions/s", "higher", n),
         *(
             result(case, f"quarantined: {reason}", count, "questions", "lower", n)

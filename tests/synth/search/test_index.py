@@ -130,6 +130,28 @@ def test_rows_are_written_some_at_a_time(monkeypatch):
     assert list(few._connection.iterdump()) == list(whole._connection.iterdump())
 
 
+@pytest.mark.parametrize("disk", [False, True])
+def test_lines_of_other_pages_are_found_on_their_page_alone(monkeypatch, tmp_path, disk):
+    monkeypatch.setattr(of_pages, "_MENTIONS", 3)
+    many = tuple(f"the red fox of {i}" for i in range(8))
+    pages = [
+        Page(id="a", title="Fox", text="no red here\na red fox", mentions=many),
+        Page(id="b", title="Other", text="some other line", mentions=("a blue fox",)),
+        Page(id="c", title="Third", text="", aliases=("fox",), mentions=many[::-1]),
+    ]
+    index = build_index(pages, tmp_path / "index" if disk else None)
+    assert index.size() == {"page": 3, "line": 20}
+    assert [x.text for x in index.lines("red fox", k=9)] == ["a red fox"]  # no line twice: each on its own page
+    assert index.hits("blue") == [] == index.lines("blue fox")
+    on = ["a red fox", *many, *many[::-1]]
+    for k in (1, 5, 12, 99):
+        assert [x.text for x in index.lines("RED fox", "fox", k)] == on[:k]
+    assert [x.page for x in index.lines("red fox", "Fox", 99)] == ["a"] * 9 + ["c"] * 8
+    assert [x.text for x in index.lines("fox of 7", "c")] == [many[7]] and not index.lines("fox of the", "c")
+    assert index.open("a") == "\n".join(["no red here", "a red fox", *many])
+    assert [x.text for x in index.lines("fox", "Other")] == ["a blue fox"]
+
+
 def test_no_pages_and_an_id_given_twice():
     with pytest.raises(ValueError, match="no pages"):
         build_index([])
