@@ -23,7 +23,7 @@ ALONE = {  # who alone may import it
         "tasks/tracking/ui.py",
     },
     "dvc": set(),  # tasks/runtime/dvc.py runs it as a process
-    "ray": {"tasks/models/ray_players.py"},
+    "ray": {"tasks/runtime/cluster.py"},
     "prefect": {
         "tasks/runtime/prefect_shim.py",
         "tasks/schedule/app.py",

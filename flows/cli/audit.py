@@ -32,6 +32,12 @@ def add(commands: Any) -> None:
         "--out", type=Path, help="folder for faults.jsonl, quarantine.jsonl and card.json (default: none is written)"
     )
     p.add_argument("--processes", type=count, default=0, help="that read the file (default: one per core)")
+    p.add_argument(
+        "--ray",
+        default="",
+        metavar="HOST:PORT",
+        help="Ray cluster whose machines read the file in place of --processes (docs/scaling.md)",
+    )
     p.set_defaults(run=audit)
 
 
@@ -43,13 +49,18 @@ def audit(args: argparse.Namespace) -> int:
 
     if not 0 < args.threshold <= 1:
         raise UserError(f"--threshold {args.threshold} must lie in (0, 1]")
+    if args.ray:
+        from tasks.planning.places import check_address
+
+        check_address(args.ray, "--ray")
     path, reader = Path(args.file), reader_of(args)
     knobs = {"split": args.split, "threshold": args.threshold}
     size = path.stat().st_size if path.is_file() and path.suffix in LINES else None
     with ExitStack() as stack:
         parts = stack.enter_context(kept_of(args.file, reader, args.out, **knobs)) if args.out else None
         with Progress(size, "audit") as progress:
-            report = audit_rows(args.file, reader, done=progress.update, processes=args.processes, parts=parts, **knobs)
+            work = {"processes": args.processes, "ray": args.ray}
+            report = audit_rows(args.file, reader, done=progress.update, parts=parts, **work, **knobs)
         if args.out:
             _write(report, args.out)
     card = report.card

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         return _dry(root, plans)
     if args.jobs < 1:
         raise UserError("--jobs must be 1 or more")
-    _clusters(plans)
+    _clusters(root, plans)
     if args.watch:
         if args.jobs > 1:
             raise UserError("--watch runs one stage after the other: leave --jobs or --watch out")
@@ -113,13 +114,45 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
-def _clusters(plans: Mapping[str, Any]) -> None:
-    """Raises UserError for a stage whose players are on a cluster that does not answer."""
-    for stage, place in (plans.get("_run") or {}).get("place", {}).items():
-        if place.get("ray"):
-            from tasks.models.ray_players import check
+def _clusters(root: Path, plans: dict[str, Any]) -> None:
+    """Raises UserError for a stage that would run on a cluster that does not answer."""
+    places = (plans.get("_run") or {}).get("place", {})
+    if wanted := {stage: place["ray"] for stage, place in places.items() if place.get("ray")}:
+        from tasks.runtime.cluster import check
 
-            check(place["ray"], f"{stage}.ray")
+        due = _due(root, plans)
+        for stage, address in wanted.items():
+            if stage in {*due.first, *due.missing, *due.data, *due.after}:
+                check(address, f"{stage}.ray")
+
+
+@dataclass(frozen=True)
+class _Due:
+    """What would run. known: the plans of the last run; first: stages whose plan differs from it; missing: whose output is not there;
+    data: stage -> what changed of what it reads; after: stages that read what these make."""
+
+    known: dict[str, Any]
+    first: set[str]
+    missing: set[str]
+    data: dict[str, list[str]]
+    after: list[str]
+
+
+def _due(root: Path, plans: dict[str, Any]) -> _Due:
+    from tasks.planning import plan
+    from tasks.runtime import dvc
+    from tasks.runtime.stage import OUT, graph
+
+    known = plan.written(root)
+    first = {n for n in graph(root) if n in plans and plans[n] != known.get(n)}
+    missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
+    data = {
+        n: [w for w in why if "artifacts/plan" not in w]
+        for n, why in dvc.changed_data(root).items()
+        if n not in first | missing | {"plan"}
+    }
+    data = {n: why for n, why in data.items() if why}
+    return _Due(known, first, missing, data, dvc.downstream(first | missing | set(data), root))
 
 
 @contextmanager
@@ -304,19 +337,10 @@ def _machine(plans: dict[str, Any]) -> list[str]:
 
 def _dry(root: Path, plans: dict[str, Any]) -> int:
     from tasks.planning import plan
-    from tasks.runtime import dvc
-    from tasks.runtime.stage import OUT, graph
+    from tasks.runtime.stage import graph
 
-    known = plan.written(root)
-    first = {n for n in graph(root) if n in plans and plans[n] != known.get(n)}
-    missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
-    data = {
-        n: [w for w in why if "artifacts/plan" not in w]
-        for n, why in dvc.changed_data(root).items()
-        if n not in first | missing | {"plan"}
-    }
-    data = {n: why for n, why in data.items() if why}
-    after = dvc.downstream(first | missing | set(data), root)
+    due = _due(root, plans)
+    known, first, missing, data, after = due.known, due.first, due.missing, due.data, due.after
     if not first | missing | set(data):
         print("Nothing would run: all is up to date.")
         return 0

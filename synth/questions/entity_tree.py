@@ -22,7 +22,8 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 
 from synth.knowledge.kb import KB, Fact
 from synth.questions.fuzzy import phrases
@@ -235,13 +236,16 @@ class EntityTrees:
 
 
 def entity_tree(
-    trees: Callable[[Split, int, int], Problem | Quarantined | None],
+    trees: Callable[[Split, int, int], Problem | Quarantined | None] | None,
     counts: Mapping[tuple[Split, int], int],
     *,
     tries: int = 12,
+    run: Callable[..., Iterable] = map,
 ) -> tuple[list[Problem], list[Quarantined]]:
-    """`trees` is an EntityTrees, or one that remembers. Up to counts[split, hops] questions of every cell, and what was
+    """`trees` is an EntityTrees, or one that remembers; None where `run` knows it. Up to counts[split, hops] questions of every cell, and what was
     quarantined on the way ("duplicate": the same structure again).
+
+    `run` maps `trees` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the result.
 
     A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare
     the lengths.
@@ -249,9 +253,10 @@ def entity_tree(
     accepted: dict[str, Problem] = {}
     quarantined: list[Quarantined] = []
     for (split, hops), wanted in counts.items():
-        full = len(accepted) + wanted
-        for index in range(tries * wanted):
-            if len(accepted) == full or (item := trees(split, hops, index)) is None:
+        full, most = len(accepted) + wanted, tries * wanted
+        items = iter(run(trees, repeat(split, most), repeat(hops, most), range(most)))
+        for index in range(most):
+            if len(accepted) == full or (item := next(items)) is None:
                 break
             if isinstance(item, Quarantined):
                 quarantined.append(item)

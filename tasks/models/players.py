@@ -36,10 +36,10 @@ def players(
         raise UserError(f"{where}, and agent programs are processes already: {remedy}")
     specs = tuple({**e.keywords, "piece": e.piece.rpartition("/")[2]} for e in envs)
     if ray:
-        from tasks.models.ray_players import Cluster, OnRay  # imported here: few runs have a cluster
+        from tasks.models.ray_players import OnRay, cluster_of  # imported here: few runs have a cluster
 
         plan = Path("artifacts", "plan", f"{stage.name}.json")
-        cluster = Cluster(ray, n, f"{stage.name}.ray", stage.root, plan, stage.work / "ray.log")
+        cluster = cluster_of(ray, n, f"{stage.name}.ray", stage.root, plan, stage.work / "ray.log")
         cluster.connect()
         return OnRay(partial(build, specs, search), n, cluster=cluster)
     return Players(partial(build, specs, search), n)

@@ -47,11 +47,8 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
                 f"{s.name}.{played}, and the environments of {s.name}.control are arrays, which one process plays at the "
                 f"same time: {back}"
             )
-        if ray and ray != "auto" and not ADDRESS.fullmatch(ray):
-            raise UserError(
-                f"{s.name}.ray is {ray}, which is no address of a Ray cluster: write HOST:PORT, as `ray start --head` prints "
-                "it (port 6379, if no other was asked for), or auto for the cluster that this machine is one of"
-            )
+        if ray:
+            check_address(ray, f"{s.name}.ray")
         check_shards(s.name, learners, values.get("shards", 1))
         if any(v != s.knobs[k].default for k, v in values.items()):
             out[s.name] = values
@@ -71,4 +68,13 @@ def check_shards(stage: str, learners: int, shards: int) -> None:
         raise UserError(
             f"{stage}.shards is {shards}, and {stage}.learners is {learners}: weights are split among all learners, or "
             f"among a number that divides them; set {stage}.shards to {learners} or to a divisor of it"
+        )
+
+
+def check_address(address: str, where: str) -> None:
+    """Raises UserError, which names the knob `where`, for what is no address of a Ray cluster."""
+    if address != "auto" and not ADDRESS.fullmatch(address):
+        raise UserError(
+            f"{where} is {address}, which is no address of a Ray cluster: write HOST:PORT, as `ray start --head` prints "
+            "it (port 6379, if no other was asked for), or auto for the cluster that this machine is one of"
         )

@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from synth.knowledge.kb import Passage
+from synth.questions.entity_tree import EntityTrees
 from synth.questions.fuzzy.model import ModelWording, rewrite
 from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
@@ -75,7 +76,9 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         raise UserError(f"questions: {error}") from error
 
 
-_here: FuzzyTrees  # of a worker
+EACH = 32  # most items of one job of another machine
+_here: Any  # FuzzyTrees or EntityTrees, of a worker
+_of: Any = None  # what it was built of
 
 
 def _start(folder: Path, knobs: dict[str, Any]) -> None:
@@ -89,6 +92,66 @@ def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
 
 def _pairs(split: Split, depth: int) -> Sequence[tuple[str, str]]:
     return _here.pairs(split, depth)
+
+
+def chains(folder: Path, *, k: int, **knobs: Any) -> EntityTrees:
+    """The entity-tree questions of the knowledge base in a folder. k: passages of a search; `knobs`: of EntityTrees."""
+    return EntityTrees(knowledge.kb_at(folder), knowledge.load(folder / "passages.parquet", k=k), **knobs)
+
+
+def away(
+    imap: Callable[..., Iterator[Any]],
+    build: Callable[..., Any],
+    folder: Path,
+    knobs: Mapping[str, Any],
+    finished: Callable[[str, Callable[[], Any]], Any] | None = None,
+    known: Container[str] = (),
+) -> Callable[..., Iterator[Any]]:
+    """A `map` of makers of items over other machines, in order. build(folder, **knobs) makes them there, once in a process, and is
+    called with the lists' values in the place of what is mapped; imap: of the pool (tasks/runtime/ray_tasks.py); finished stores items by
+    key, as of `grow`, and those whose keys are `known` are not made again."""
+
+    def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
+        asked = make if make is _pairs else _make
+        keeps = finished if asked is _make else None
+        keys, waiting = zip(*lists, strict=True), deque[tuple[str, bool]]()
+
+        def missing() -> Iterator[tuple]:
+            for key in keys:
+                name = "/".join(map(str, key))
+                waiting.append((name, there := keeps is not None and name in known))
+                if not there:
+                    yield key
+
+        def kept(name: str, make: Callable[[], Any]) -> Any:
+            return keeps(name, make) if keeps else make()
+
+        def parts() -> Iterator[list[tuple]]:
+            """Few at first: what is made beyond the end of a cell is thrown away."""
+            rest = missing()
+            for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
+                if not (part := list(islice(rest, n))):
+                    return
+                yield part
+
+        for some in imap(partial(_away, build, folder, dict(knobs), asked), parts()):
+            for item in some:
+                while waiting[0][1]:
+                    yield kept(waiting.popleft()[0], lambda: None)
+                yield kept(waiting.popleft()[0], lambda item=item: item)
+        while waiting:
+            yield kept(waiting.popleft()[0], lambda: None)
+
+    return run
+
+
+def _away(
+    build: Callable[..., Any], folder: Path, knobs: dict[str, Any], make: Callable, some: list[tuple]
+) -> list[Any]:
+    global _here, _of
+    if _of != (build, folder, knobs):
+        _here, _of = build(folder, **knobs), (build, folder, knobs)
+    return [make(*key) for key in some]
 
 
 @contextmanager
@@ -115,19 +178,24 @@ def grow(
     quotas: Quotas = Quotas(),
     ranges: Mapping[str, str] | None = None,
     finished: Callable[[str, Callable[[], Any]], Any] | None = None,
+    known: Container[str] = (),
+    imap: Callable[..., Iterator[Any]] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
-    `finished` stores items by key, if a single process makes them; `ranges`: of `knowledge.ranges_at`, where they
-    were read already.
+    `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines, and `known` has the keys
+    that it stores; `ranges`: of `knowledge.ranges_at`, where they were read already.
     """
     try:
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
     make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
+    if imap is not None:
+        run = away(imap, maker, folder, knobs, finished, known)
+        return make_tree(_make, run=run, pairs=lambda split, depth: next(run(_pairs, [split], [depth])))
     if workers > 1:
         with _runner(folder, knobs, workers) as run:
             return make_tree(_make, run=run, pairs=lambda split, depth: next(iter(run(_pairs, [split], [depth]))))

@@ -33,6 +33,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import socket
 import tempfile
 from bisect import bisect
 from collections import Counter
@@ -156,13 +157,19 @@ def audit_rows(
     split: str = "train",
     threshold: float = 0.7,
     processes: int = 0,
+    ray: str = "",
     done: Callable[[int], None] = lambda n: None,
     parts: Parts | None = None,
 ) -> Audit:
     """Audit whatever `espalier clean` reads, by the same reader of rows. Raises UserError as `audit` does."""
     path = Path(where)
     if path.is_file() and path.suffix in LINES:
-        return audit(path, reader, threshold=threshold, processes=processes, done=done, parts=parts)
+        return audit(path, reader, threshold=threshold, processes=processes, ray=ray, done=done, parts=parts)
+    if ray:
+        raise UserError(
+            f"--ray reads one JSON lines file, which all machines of the cluster see, and {where} is another kind: write it as .jsonl, or leave "
+            "--ray out"
+        )
     with tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder:
         spool = Path(folder) / "rows.jsonl"
         files, broken = _spooled(rows_of(where, split=split), spool)
@@ -218,15 +225,18 @@ def audit(
     *,
     threshold: float = 0.7,
     processes: int = 0,
+    ray: str = "",
     done: Callable[[int], None] = lambda n: None,
     parts: Parts | None = None,
 ) -> Audit:
-    """Audit a JSON lines file. done: called with the bytes of each piece that is read; parts: where what is done is kept for a run of the
-    same file and reader that follows this one if it is killed.
+    """Audit a JSON lines file. ray: address of a Ray cluster whose machines read the pieces in place of `processes` here; done: called with
+    the bytes of each piece that is read; parts: where what is done is kept for a run of the same file and reader that follows this one if
+    it is killed.
 
-    Raises UserError if its columns make no pairs, and if no row is a pair.
+    Raises UserError if its columns make no pairs, if no row is a pair, and for a cluster that does not take us in.
     """
     reader = reader or Reader(name=path.name)
+    path = path.resolve()
     pieces = [
         (str(path), start, min(PIECE, path.stat().st_size - start), reader)
         for start in range(0, path.stat().st_size, PIECE)
@@ -239,7 +249,7 @@ def audit(
     def read(pool: Any) -> Iterator[Rows]:
         nonlocal lines
         there = [shards is not None and shards.has(k) for k in range(len(pieces))]
-        fresh = pool.imap(_read, [piece for piece, had in zip(pieces, there, strict=True) if not had])
+        fresh = pool.imap(run(_read), [piece for piece, had in zip(pieces, there, strict=True) if not had])
         for k, (_, _, size, _) in enumerate(pieces):
             if shards and there[k]:
                 part = read_values(shards.at(k))
@@ -257,17 +267,25 @@ def audit(
             lines += part["lines"]
             done(size)
 
-    with (
-        tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder,
-        multiprocessing.get_context("spawn").Pool(min(processes or os.cpu_count() or 1, max(1, len(pieces)))) as pool,
-    ):
+    def run(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return partial(_of_this_file, function, str(path), path.stat().st_size) if ray else function
+
+    def workers() -> AbstractContextManager[Any]:
+        if not ray:
+            most = min(processes or os.cpu_count() or 1, max(1, len(pieces)))
+            return multiprocessing.get_context("spawn").Pool(most)
+        from tasks.runtime.ray_tasks import tasks  # imported here: few audits have a cluster
+
+        return tasks(ray, "--ray", Path.cwd())
+
+    with tempfile.TemporaryDirectory(prefix="espalier-audit-") as folder, workers() as pool:
         rows = Table(Path(folder), read(pool))
         if not rows.n:
             reasons = Counter(q.reason for q in quarantined)
             why = ", ".join(f"{n} {reason}" for reason, n in sorted(reasons.items())) or "it is empty"
             first = f"; the first: {quarantined[0].id}: {quarantined[0].evidence}" if quarantined else ""
             raise UserError(f"{reader.name} has no pair: {why}{first}")
-        faults = judge(rows, lambda wanted: _sets(pool, path, rows, wanted, reader), threshold, once)
+        faults = judge(rows, lambda wanted: _sets(pool, run(_look_back), path, rows, wanted, reader), threshold, once)
     faults.sort()
     counts = Counter(code for _, code, _ in faults)
     card = {
@@ -481,12 +499,28 @@ def _similar(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> tuple[floa
     return min(prompt, jaccard(a[1], b[1]), jaccard(a[2], b[2])), min(prompt, jaccard(a[1], b[2]), jaccard(a[2], b[1]))
 
 
-def _sets(pool: Any, path: Path, rows: Table, wanted: np.ndarray, reader: Reader) -> dict[int, tuple[np.ndarray, ...]]:
+def _of_this_file(function: Callable[[Any], Any], path: str, size: int, job: Any) -> Any:
+    """function(job), on a machine that has the file. Raises UserError on another."""
+    if not os.path.isfile(path) or os.path.getsize(path) != size:
+        raise UserError(
+            f"the machine {socket.gethostname()} of the Ray cluster has no {path} of {size:,} bytes: share its file system with all machines"
+        )
+    return function(job)
+
+
+def _sets(
+    pool: Any,
+    look_back: Callable[[Any], Any],
+    path: Path,
+    rows: Table,
+    wanted: np.ndarray,
+    reader: Reader,
+) -> dict[int, tuple[np.ndarray, ...]]:
     """Index -> gram sets of the three texts, read again from the file by the workers."""
     parts = [part for part in np.array_split(wanted, max(1, len(wanted) // 2000)) if len(part)]
     jobs = [(str(path), rows.at[part].tolist(), part.tolist(), reader) for part in parts]
     out: dict[int, tuple[np.ndarray, ...]] = {}
-    for copies in pool.imap(_look_back, jobs):
+    for copies in pool.imap(look_back, jobs):
         out.update(copies)
     return out
 

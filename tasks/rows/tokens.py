@@ -8,9 +8,11 @@ row is read from its file when a step asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,15 +43,20 @@ class TokenRows:
         seed: int,
         context_weight: float,
         max_length: int,
+        imap: Callable[..., Iterator[Any]] = map,
     ) -> None:
-        """folder: where shards lie, of this renderer and `max_length`; those that are there are not made again."""
+        """folder: where shards lie, of this renderer and `max_length`; those that are there are not made again. imap: makes several at a
+        time (`Parts.each`)."""
         self.context_weight, self.folders = context_weight, list[Path]()
-        work, stream = Shards(folder, ROWS), iter(demonstrations)
-        parts: list[dict[str, np.ndarray]] = []
-        while part := list(islice(stream, ROWS)):
-            at = work.made(
-                len(self.folders), lambda at, part=part: _write(at, part, renderer, origins, seed, max_length)
-            )
+        stream, parts = iter(demonstrations), list[dict[str, np.ndarray]]()
+
+        def jobs() -> Iterator[tuple[list[Demonstration], np.ndarray, np.ndarray]]:
+            while part := list(islice(stream, ROWS)):
+                weight, last = origins.of([d.id for d in part])
+                drawn = np.zeros(len(part)) if origins.even else np.array([chance(seed, d.id) for d in part])
+                yield part, last, np.stack([weight, drawn])
+
+        for at in Shards(folder, ROWS).each(jobs(), partial(_write, renderer, max_length), imap):
             self.folders.append(at)
             parts.append(dict(np.load(at / "rows.npz")))
 
@@ -87,9 +94,10 @@ class TokenRows:
 
 
 def _write(
-    at: Path, part: list[Demonstration], renderer: Renderer, origins: Origins, seed: int, max_length: int
+    renderer: Renderer, max_length: int, at: Path, job: tuple[list[Demonstration], np.ndarray, np.ndarray]
 ) -> None:
-    weight, last = origins.of([d.id for d in part])
+    """job: conversations, whether the last turn of each is learned alone, and [2, n] weights and what decides about their fractions."""
+    part, last, (weight, drawn) = job
     length, learned, width = (
         np.zeros(len(part), np.int64),
         np.zeros(len(part), np.int32),
@@ -103,5 +111,4 @@ def _write(
                 both = 2 * ids + taught
                 width[i] = 4 if np.array_equal(both, both.astype(np.int32)) else 8
                 file.write(both.astype(f"<i{width[i]}").tobytes())
-    drawn = np.zeros(len(part)) if origins.even else np.array([chance(seed, d.id) for d in part])
     np.savez(at / "rows.npz", length=length, width=width, learned=learned, weight=weight, drawn=drawn)

@@ -1,6 +1,9 @@
 """The stage `questions`: entity-tree questions over the knowledge base, each with a unique answer and no redundant
 clue."""
 
+# pyright: reportInvalidTypeForm=false
+# (a knob of place is annotated `Place()`, which the plan reads)
+
 from __future__ import annotations
 
 from collections import Counter
@@ -12,8 +15,10 @@ from synth.verify.exact import normalise
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
+from tasks.planning.pieces import Place
 from tasks.planning.settings import Quotas
 from tasks.problems import grow as fuzzy_trees
+from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -40,6 +45,7 @@ def questions(
     only: list = [],  # noqa: B006
     phrases: dict = {},  # noqa: B006
     workers: int = 1,
+    ray: Place() = "",
 ) -> None:
     """Grows questions, each with a proof.
 
@@ -63,48 +69,58 @@ def questions(
         only: relations that fuzzy trees may use; empty means all
         phrases: the user's own phrases for relations in fuzzy trees
         workers: processes that make fuzzy trees; affects only the time
+        ray: address of a Ray cluster whose machines make the questions: HOST:PORT, or auto (docs/scaling.md); empty: this machine
+            does
     """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
     kb, search = knowledge.kb(stage), knowledge.search(stage, k=search_top_k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
-    trees = EntityTrees(
-        kb,
-        search,
-        seed=stage.seed,
-        two_clues=two_clues,
-        closed_world=closed_world,
-        max_words=max_words,
-        max_guess=max_guess,
-    )
-    finished = stage.finished("questions", Problem, Quarantined)
-    accepted, quarantined = entity_tree(
-        lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted
-    )
+    knobs = {
+        "seed": stage.seed,
+        "two_clues": two_clues,
+        "closed_world": closed_world,
+        "max_words": max_words,
+        "max_guess": max_guess,
+    }
     fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
-    if n_tree_train + n_tree_valid + n_tree_test:
+    finished, grown = (stage.finished(name, Problem, Quarantined) for name in ("questions", "trees"))
+    with mapping(stage, ray) as imap:
         base = stage.input("kb", "passages.parquet").parent
-        sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
-        ranges = knowledge.ranges_at(base)
-        fuzzy, fuzzy_aside = fuzzy_trees.grow(
-            base,
-            sought,
-            ranges=ranges,
-            workers=workers,
-            quotas=quotas,
-            finished=stage.finished("trees", Problem, Quarantined),
-            seed=stage.seed,
-            levels=levels,
-            closed_world=closed_world,
-            max_words=max_tree_words,
-            max_guess=max_guess,
-            only=only,
-            extra=phrases,
-        )
-        fuzzy_card = {
-            "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges) | {"gates": fuzzy_trees.GATES},
-            "phrases": phrases,
-        }
+        if ray:
+            run = fuzzy_trees.away(
+                imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished, finished.known
+            )
+            accepted, quarantined = entity_tree(None, wanted, run=run)
+        else:
+            trees = EntityTrees(kb, search, **knobs)
+            accepted, quarantined = entity_tree(
+                lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted
+            )
+        if n_tree_train + n_tree_valid + n_tree_test:
+            sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
+            ranges = knowledge.ranges_at(base)
+            fuzzy, fuzzy_aside = fuzzy_trees.grow(
+                base,
+                sought,
+                ranges=ranges,
+                workers=workers,
+                quotas=quotas,
+                finished=grown,
+                known=grown.known,
+                imap=imap if ray else None,
+                seed=stage.seed,
+                levels=levels,
+                closed_world=closed_world,
+                max_words=max_tree_words,
+                max_guess=max_guess,
+                only=only,
+                extra=phrases,
+            )
+            fuzzy_card = {
+                "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges) | {"gates": fuzzy_trees.GATES},
+                "phrases": phrases,
+            }
     if not accepted and not fuzzy:
         raise UserError(
             f"questions: no question passed the gates ({dict(tables.counts(quarantined))}): "

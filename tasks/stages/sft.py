@@ -25,6 +25,7 @@ from tasks.rows.spool import Stream
 from tasks.rows.tokens import TokenRows
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer
+from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
@@ -61,6 +62,7 @@ def sft(
     base_facts: int = 2,
     learners: Place() = 1,
     shards: Place() = 1,
+    ray: Place() = "",
     steps: int = 900,
     hard_steps: int = 0,
     hard_share: float = 0.3,
@@ -102,6 +104,8 @@ def sft(
             with its own device
         shards: number of learners that share one copy of weights, gradients and optimizer state (FSDP; HSDP if fewer
             than all); 1: each learner holds a full copy
+        ray: address of a Ray cluster whose machines tokenise the demonstrations: HOST:PORT, or auto (docs/scaling.md); empty:
+            this machine does
         steps: optimizer steps of fine-tuning
         hard_steps: further steps behind them, on the hard demonstrations alone: a second stage of fine-tuning
         hard_share: share of the demonstrations that are hard: those in which the assistant writes most tokens
@@ -196,15 +200,17 @@ def sft(
         return stage.card({**sizes, "base_steps": 0 if model else base_steps, "steps": 0, "trained_on": digest([])})
     begins.as_written = 0  # counted in one pass over all
     origins = Origins(stage.input("demonstrations"))
-    rows = TokenRows(
-        stage.work / "tokens" / str(world.rank),
-        demos,
-        renderer,
-        origins=origins,
-        seed=stage.seed,
-        context_weight=context_weight,
-        max_length=max_length,
-    )
+    with mapping(stage, ray) as imap:
+        rows = TokenRows(
+            stage.work / "tokens" / str(world.rank),
+            demos,
+            renderer,
+            origins=origins,
+            seed=stage.seed,
+            context_weight=context_weight,
+            max_length=max_length,
+            imap=imap,
+        )
     long = len(rows.lengths) - len(rows)
     too_long(stage, long, len(rows.lengths), "demonstrations", max_length, int(rows.lengths.max()))
     if not len(rows):

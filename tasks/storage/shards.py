@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from tasks.core.errors import UserError
 from tasks.storage import commit, state
 
+Job = TypeVar("Job")
 SHAPE, OF, VALUES, ARRAYS = "shape.json", "of.json", "values.json", "arrays.npz"
 
 
@@ -72,13 +76,34 @@ class Parts:
     def made(self, part: int | str, write: Callable[[Path], None]) -> Path:
         """The folder of a part; `write` fills it, in a temporary place, if it is not there."""
         if not self.has(part):
-            at = self.at(part)
-            beside = at.with_name(f".{at.name}.part")
-            commit.remove(beside)
-            commit.make_folder(beside)
-            write(beside)
-            commit.place(beside, at)
+            write_part(self.at(part), write)
         return self.at(part)
+
+    def each(
+        self, jobs: Iterable[Job], write: Callable[[Path, Job], None], imap: Callable[..., Iterator[Path]] = map
+    ) -> Iterator[Path]:
+        """The folders of parts 0, 1, ..., in order; `write` fills those that are not there, each with its job. imap: runs this for several
+        parts at a time, perhaps on other machines with the same file system, and gives what it returns in the order of the jobs."""
+        before: deque[tuple[Path, bool]] = (
+            deque()
+        )  # parts up to the one that was begun last, and whether they were there
+
+        def missing() -> Iterator[tuple[Path, Job]]:
+            for k, job in enumerate(jobs):
+                before.append((self.at(k), there := self.has(k)))
+                if not there:
+                    yield self.at(k), job
+
+        for _ in imap(partial(_written, write, imap is not map), missing()):
+            while before[0][1]:
+                yield before.popleft()[0]
+            at = before.popleft()[0]
+            if not at.is_dir():
+                raise UserError(
+                    f"{at} was written on another machine and is not here: share the file system of {self.folder}"
+                )
+            yield at
+        yield from (at for at, _ in before)
 
     def values(self, part: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """name -> array or JSON value: what `make` gives, or gave to an earlier run. None is a JSON value."""
@@ -87,6 +112,23 @@ class Parts:
         values = make()
         self.made(part, lambda at: write_values(at, values))
         return values
+
+
+def write_part(at: Path, write: Callable[[Path], None], mine: str = "") -> None:
+    """Make a part: `write` fills a folder beside it, which is sealed and renamed. mine: tells the writers of one part apart where there
+    may be two; then one that is there already stays."""
+    beside = at.with_name(f".{at.name}{mine}.part")
+    commit.remove(beside)
+    commit.make_folder(beside)
+    write(beside)
+    if mine and at.is_dir():  # of a writer that was thought dead: the same bytes
+        return commit.remove(beside)
+    commit.place(beside, at)
+
+
+def _written(write: Callable[[Path, Job], None], several: bool, job: tuple[Path, Job]) -> None:
+    at, rest = job
+    write_part(at, lambda beside: write(beside, rest), f".{uuid.uuid4().hex}" if several else "")
 
 
 def write_values(at: Path, values: Mapping[str, Any]) -> None:

@@ -58,3 +58,42 @@ def built(kinds=("all",), folder="", fails=""):
     if fails:
         raise ValueError(fails)
     return {kind: Afar(kind, folder) for kind in kinds}, {}
+
+
+# --- jobs of tests/tasks/runtime/test_ray_tasks.py
+
+
+def doubled(x):
+    return 2 * x
+
+
+def ends(*job):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _once(mark):
+    """Ends this process the first time, if `mark` is the path of a file that is not there yet."""
+    if mark and not Path(mark).exists():
+        Path(mark).touch()
+        ends()
+
+
+def ends_once(job):
+    x, mark = job
+    _once(mark)
+    return doubled(x)
+
+
+def missing(x):
+    if x == 3:
+        raise LookupError(f"there is no {x}")
+
+
+def written(at, job):
+    """A part of a job: half of it, and then the rest."""
+    k, mark = job
+    with (at / "x").open("w") as file:
+        file.write(f"{k}" * 50)
+        file.flush()
+        _once(mark)
+        file.write(f"{k}" * 49)

@@ -24,10 +24,10 @@ TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 class RayCluster:
     """address: of its head. Whoever connects needs the environment variables of TOKEN."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cpus: int = 2) -> None:
         self.folder, self.nodes = folder, []
         self.address = f"127.0.0.2:{free_port()}"  # 127.0.0.1 Ray replaces by the address of an interface
-        self.begin(0, "--head", "--port", self.address.split(":")[1], "--include-dashboard", "false")
+        self.begin(0, "--head", "--port", self.address.split(":")[1], "--include-dashboard", "false", cpus=cpus)
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             with (
@@ -76,11 +76,11 @@ class RayCluster:
 
 
 @contextlib.contextmanager
-def ray_cluster() -> Iterator[RayCluster]:
+def ray_cluster(cpus: int = 2) -> Iterator[RayCluster]:
     before = {k: os.environ.get(k) for k in TOKEN}
     os.environ.update(TOKEN)
     folder = Path(tempfile.mkdtemp(prefix="ray"))  # a short path: Ray's sockets are below it, and may have 107 letters
-    cluster = RayCluster(folder)
+    cluster = RayCluster(folder, cpus)
     try:
         yield cluster
     finally:

@@ -18,9 +18,9 @@ from ray_cluster import PATIENCE, ray_cluster
 from flows.cli import main
 from synth.types import Scored, Unscorable
 from tasks.core.errors import UserError
-from tasks.models import ray_players
-from tasks.models.ray_players import Cluster, OnRay
+from tasks.models.ray_players import OnRay, cluster_of
 from tasks.planning import plan
+from tasks.runtime import cluster as clusters
 from training.rollout.players import TRIES
 
 CODE = Path(__file__).parents[3]
@@ -39,7 +39,7 @@ def alone():
 
 
 def connected(cluster, kinds=("all",), n=2, **more):
-    on = Cluster(cluster.address, n, "rl.ray", CODE, Path("pyproject.toml"))
+    on = cluster_of(cluster.address, n, "rl.ray", CODE, Path("pyproject.toml"))
     on.connect()
     return OnRay(partial(afar.built, kinds), n, cluster=on, **more)
 
@@ -108,14 +108,14 @@ def test_what_is_raised_there_is_raised_here(cluster, tmp_path):
         assert "afar.py" in "".join(e.value.__notes__)
     with pytest.raises(UserError, match=r"has 2 CPUs, and 3 players take one each"):
         connected(cluster, n=3)
-    on = Cluster(cluster.address, 1, "rl.ray", CODE, Path("pyproject.toml"))
+    on = cluster_of(cluster.address, 1, "rl.ray", CODE, Path("pyproject.toml"))
     on.connect()
     with pytest.raises(ValueError, match="no sandbox works here"):
         with OnRay(partial(afar.built, fails="no sandbox works here"), 1, cluster=on):
             raise AssertionError("it said so before anything was played")
     assert on.process is None
     (tmp_path / "plan.json").write_text("{}")
-    on = Cluster(cluster.address, 1, "rl.ray", tmp_path, Path("plan.json"))
+    on = cluster_of(cluster.address, 1, "rl.ray", tmp_path, Path("plan.json"))
     on.connect()
     (tmp_path / "plan.json").write_text("{ }")  # as on a machine with another copy
     with pytest.raises(UserError, match=r"of the Ray cluster has another plan.json in .* than this one"):
@@ -126,9 +126,9 @@ def test_what_is_raised_there_is_raised_here(cluster, tmp_path):
 STARTER = """
 import afar, functools, sys, threading, time
 from pathlib import Path
-from tasks.models.ray_players import Cluster, OnRay
+from tasks.models.ray_players import OnRay, cluster_of
 if __name__ == "__main__":
-    on = Cluster(sys.argv[1], 2, "rl.ray", Path(sys.argv[2]), Path("pyproject.toml"))
+    on = cluster_of(sys.argv[1], 2, "rl.ray", Path(sys.argv[2]), Path("pyproject.toml"))
     on.connect()
     with OnRay(functools.partial(afar.built, ("hangs",)), 2, cluster=on) as players:
         from played import problems
@@ -167,10 +167,10 @@ def test_an_address_that_does_not_answer_is_said_before_anything_is_spent(tmp_pa
     assert f"rl.ray: nobody answers at {address} within 5 s (Connection refused)" in capsys.readouterr().err
     assert not list(Path("artifacts").glob("*/card.json"))
     with pytest.raises(UserError, match="nobody answers at"):
-        Cluster(address, 1, "rl.ray", CODE, Path("pyproject.toml")).connect()
-    monkeypatch.setattr(ray_players, "find_spec", lambda name: None)
+        cluster_of(address, 1, "rl.ray", CODE, Path("pyproject.toml")).connect()
+    monkeypatch.setattr(clusters, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="Ray is not installed"):
-        ray_players.check("auto", "rl.ray")
+        clusters.check("auto", "rl.ray")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_what_cannot_be_is_refused_by_the_plan(tmp_path, monkeypatch, knobs, sai
 
 
 def test_a_process_that_hears_no_answer_says_what_it_waited_for(cluster, monkeypatch):
-    monkeypatch.setattr(ray_players, "CONNECT", 0.0)
+    monkeypatch.setattr(clusters, "CONNECT", 0.0)
     with pytest.raises(
         TimeoutError, match=f"rl.ray: waited 0 s for the Ray cluster at {cluster.address} to take this run in"
     ):

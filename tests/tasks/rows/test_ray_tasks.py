@@ -1,0 +1,202 @@
+"""Parts made by tasks of a Ray cluster are those of one process, whatever ends on the way."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import afar
+import psutil
+import pytest
+import tiny
+import yaml
+from ports import free_port
+from ray_cluster import ray_cluster
+from sealed import seal
+from test_clean_in_parts import rows
+
+from flows.cli import main
+from flows.cli import run as running
+from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
+from synth.knowledge.world import world
+from synth.types import Demonstration, Message, Problem, Quarantined
+from tasks.core.errors import UserError
+from tasks.planning import plan
+from tasks.rows import audit as auditing
+from tasks.rows import tokens
+from tasks.rows.read import Origins
+from tasks.rows.tokens import TokenRows
+from tasks.runtime import ray_tasks
+from tasks.runtime.ray_tasks import tasks
+from tasks.runtime.stage import OUT, Stage, graph
+from tasks.stages.questions import questions
+from tasks.storage import tables
+from tasks.storage.finished import Finished
+from tasks.storage.shards import Parts
+from training.model.render import Renderer
+
+CODE = Path(__file__).parents[3]
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    pytest.importorskip("ray")
+    with ray_cluster(cpus=1) as cluster:
+        yield cluster
+
+
+def pool_of(cluster):
+    return tasks(cluster.address, "sft.ray", CODE, Path("pyproject.toml"))
+
+
+def workers(cluster):
+    every = psutil.Process(cluster.nodes[0].pid).children(recursive=True)
+    return [p for p in every if p.status() != psutil.STATUS_ZOMBIE and "ray::part" in " ".join(p.cmdline())]
+
+
+def test_results_in_order_whoever_ends(cluster, tmp_path, capfd):
+    with pool_of(cluster) as pool:
+        assert list(pool.imap(afar.doubled, range(7))) == [2 * i for i in range(7)]
+        assert capfd.readouterr().err == ""
+        jobs = [(i, str(tmp_path / f"{i}") if i in (2, 5) else "") for i in range(7)]
+        assert list(pool.imap(afar.ends_once, jobs)) == [2 * i for i in range(7)]
+        said = capfd.readouterr().err
+        assert said.count("is done again: its Ray worker died") == 2 and "sft.ray: job 3" in said and "job 6" in said
+        results = pool.imap(afar.doubled, range(7))
+        first = [next(results)]
+        psutil.Process(pool.cluster.process.pid).kill()
+        assert [*first, *results] == [2 * i for i in range(7)]
+        with pytest.raises(UserError, match=r"sft.ray: job 1 ended 3 workers of the Ray cluster \(its Ray worker died"):
+            list(pool.imap(afar.ends, [1]))
+        with pytest.raises(LookupError, match="there is no 3") as e:
+            list(pool.imap(afar.missing, [1, 2, 3]))
+        assert "afar.py" in "".join(e.value.__notes__)
+    assert pool.cluster.process is None
+
+
+def test_parts_of_killed_writers_are_whole(cluster, tmp_path):
+    here, there = Parts(tmp_path / "here"), Parts(tmp_path / "there")
+    jobs = [(k, "") for k in range(6)]
+    want = {at.name: (at / "x").read_text() for at in here.each(jobs, afar.written)}
+    assert list(want) == [f"{k:05d}" for k in range(6)] and want["00003"] == "3" * 99
+    there.made(4, partial(afar.written, job=(4, "")))
+    before = (there.at(4) / "x").stat().st_mtime_ns
+    with pool_of(cluster) as pool:
+        some = [(k, str(tmp_path / "killed") if k == 3 else "") for k in range(6)]
+        assert {at.name: (at / "x").read_text() for at in there.each(some, afar.written, pool.imap)} == want
+        assert list(there.each(some, afar.ends, pool.imap)) == there.there(), "what is there is not made again"
+    assert (there.at(4) / "x").stat().st_mtime_ns == before and all(there.has(k) for k in range(6))
+    assert len(list(there.folder.glob(".00003.*.part"))) == 1, "the half part of the killed writer"
+    with pytest.raises(UserError, match=r"00000 was written on another machine and is not here: share the file system"):
+        list(Parts(tmp_path / "elsewhere").each(jobs, afar.written, lambda write, missing: (None for _ in missing)))
+
+
+def test_tokens_and_an_audit_are_those_of_one_process(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "ROWS", 7)
+    said = lambda i: [Message(role="user", content=f"q {i}"), Message(role="assistant", content="word " * (i % 5 + 1))]  # noqa: E731
+    demos = [Demonstration.make(problem=f"{i}", messages=said(i), split="train") for i in range(30)]
+    knobs = {"origins": Origins(tmp_path), "seed": 3, "context_weight": 0.2, "max_length": 20}
+    renderer = Renderer(tiny.tokenizer())
+    TokenRows(tmp_path / "here", iter(demos), renderer, **knobs)
+    with pool_of(cluster) as pool:
+        TokenRows(tmp_path / "there", iter(demos), renderer, **knobs, imap=pool.imap)
+    files = lambda at: {p.relative_to(at): p.read_bytes() for p in at.rglob("*") if p.is_file()}  # noqa: E731
+    assert files(tmp_path / "there") == files(tmp_path / "here") and len(files(tmp_path / "here")) > 9
+
+    monkeypatch.setattr(auditing, "PIECE", 4000)
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(150)))
+    assert main(["audit", str(file), "--out", str(tmp_path / "alone"), "--processes", "1"]) == 0
+    assert main(["audit", str(file), "--out", str(tmp_path / "many"), "--ray", cluster.address]) == 0
+    assert files(tmp_path / "many") == files(tmp_path / "alone")
+    with pytest.raises(
+        UserError, match=r"the machine .* of the Ray cluster has no .* of 5 bytes: share its file system"
+    ):
+        auditing._of_this_file(auditing._read, str(file), 5, None)
+
+
+def test_what_does_not_answer_is_said_before_anything_is_spent(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("ray")
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.chdir(tmp_path)
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows(5)))
+    Path("mine.csv").write_text("prompt,chosen,rejected\na,b,c\n")
+    assert main(["audit", "mine.jsonl", "--ray", address]) == 2
+    assert f"--ray: nobody answers at {address} within 5 s" in capsys.readouterr().err
+    assert main(["audit", "mine.jsonl", "--ray", "http://head:1"]) == 2
+    assert "--ray is http://head:1, which is no address of a Ray cluster" in capsys.readouterr().err
+    assert main(["audit", "mine.csv", "--ray", address]) == 2
+    assert "mine.csv is another kind: write it as .jsonl" in capsys.readouterr().err
+    Path("params.yaml").write_text(yaml.safe_dump({"set": {}}))
+    before = plan.plans(tmp_path)
+    Path("params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"ray": address}}}))
+    after = plan.plans(tmp_path)
+    assert after["_run"]["place"]["sft"]["ray"] == address
+    assert after["sft"] == before["sft"], "place is no identity"
+
+
+def test_a_cluster_is_asked_only_where_its_stage_has_something_to_do(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "."]) == 0
+    monkeypatch.setattr("tasks.runtime.dvc.changed_data", lambda root: {})  # as after a run of all
+    Path("params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"ray": f"127.0.0.1:{free_port()}"}}}))
+    plan.write(tmp_path)
+    for name in graph(tmp_path):
+        (tmp_path / OUT.get(name, f"artifacts/{name}")).mkdir(parents=True, exist_ok=True)
+    running._clusters(tmp_path, plan.plans(tmp_path))
+    (tmp_path / "artifacts" / "demonstrations").rmdir()
+    with pytest.raises(UserError, match=r"sft.ray: nobody answers at .* leave sft.ray out to work on this machine"):
+        running._clusters(tmp_path, plan.plans(tmp_path))
+
+
+def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
+    (tmp_path / "artifacts" / "kb").mkdir(parents=True)
+    kb = world(countries=25, seed=4)
+    for name, values, cls in (
+        ("entities", kb.entities.values(), Entity),
+        ("relations", kb.relations.values(), Relation),
+        ("facts", kb.facts.values(), Fact),
+        ("passages", passages(kb), Passage),
+    ):
+        tables.write(tmp_path / "artifacts" / "kb" / f"{name}.parquet", values, cls)
+    seal(tmp_path)
+    params = {"n_train": 12, "n_valid": 2, "n_test": 3, "n_tree_train": 3, "depths": [2], "levels": [1, 2]}
+
+    def made(**place):
+        stage = Stage("questions", plan={"seed": 1, "params": params}, root=tmp_path, deps=["artifacts/kb"])
+        with stage.running():
+            questions(stage, **params, **place)
+        return {p.name: p.read_bytes() for p in stage.target.iterdir()}
+
+    alone = made()
+    assert (
+        made(ray=cluster.address) == alone
+        and len(tables.read(tmp_path / "artifacts/questions/problems.parquet", Problem)) == 20
+    )
+    with monkeypatch.context() as m:
+        m.setattr("tasks.stages.questions.one_search", lambda *a: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made(ray=cluster.address)
+    work = Stage("questions", plan={"seed": 1, "params": params}, root=tmp_path, deps=["artifacts/kb"]).work
+    files = {"chains": "questions", "maker": "trees"}
+    known = {
+        (name, key)
+        for name, file in files.items()
+        for key in Finished(work / f"{file}.jsonl", Problem, Quarantined).known
+    }
+    asked, imap = [], ray_tasks.RayPool.imap
+
+    def noted(name, jobs):
+        for job in jobs:
+            asked.extend((name, "/".join(map(str, key))) for key in job)
+            yield job
+
+    def watched(self, function, jobs):
+        return imap(self, function, noted(function.args[0].__name__, jobs))
+
+    monkeypatch.setattr(ray_tasks.RayPool, "imap", watched)
+    assert made(ray=cluster.address) == alone, "a run that ended goes on"
+    assert len(known) >= 20 and not known & set(asked), "nothing is made again"
