@@ -308,9 +308,9 @@ def _levels(base: Path) -> Iterator[str]:
     begin = time.process_time()
     for level in (1, 2, 3, 4):
         knobs = {"tries": 4, "seed": 0, "closed_world": True, "levels": (level,)}
-        made, _ = grow.grow(base, grow.cells({"train": 60}, (2,)), **knobs)
-        fuzz = sum(p.difficulty["fuzz"] for p in made) / len(made) if made else 0
-        yield f"{len(made)}, {fuzz:.2f}" if made else "0"
+        grown, _ = grow.grow(base, grow.cells({"train": 60}, (2,)), **knobs)
+        fuzz = sum(p.difficulty["fuzz"] for p in grown) / len(grown) if grown else 0
+        yield f"{len(grown)}, {fuzz:.2f}" if grown else "0"
     yield f"{time.process_time() - begin:.1f}"
 
 

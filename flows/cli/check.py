@@ -117,20 +117,20 @@ def _evidence(names: list[str]) -> None:
     from tasks.core.errors import UserError
     from tasks.lab.behaviour import WHERE, evidence_of, of_other_code, outdated, verdict
 
-    rows = [(n, where, found) for n in names for where in WHERE if (found := evidence_of(n, where))]
+    rows = [(n, where, evidence) for n in names for where in WHERE if (evidence := evidence_of(n, where))]
     if not rows:
         raise UserError(
             f"no evidence of {', '.join(names)}: `espalier check {names[0]} --behaviour --record` makes some"
         )
     width, changed = max(len(n) for n, *_ in rows), 0
     with files_at_rest():
-        for name, where, found in rows:
-            effect, protocol = found["effect"], found["protocol"]
-            other = of_other_code(found)
+        for name, where, evidence in rows:
+            effect, protocol = evidence["effect"], evidence["protocol"]
+            other = of_other_code(evidence)
             changed += other
-            notes = [f"other constants than today's: {', '.join(x)}"] if (x := outdated(found)) else []
+            notes = [f"other constants than today's: {', '.join(x)}"] if (x := outdated(evidence)) else []
             print(
-                f"{verdict(found):<8}  {'other code' if other else 'as it is':<10}  {name:<{width}}  {where:<9}  {protocol['metric']} "
+                f"{verdict(evidence):<8}  {'other code' if other else 'as it is':<10}  {name:<{width}}  {where:<9}  {protocol['metric']} "
                 f"{protocol['direction']} than {protocol['against']} in {protocol['task']}: {effect['mean']:+.3g} "
                 f"[{effect['low']:.3g}, {effect['high']:.3g}], {effect['n']} seeds{''.join(f'; {n}' for n in notes)}"
             )

@@ -75,15 +75,15 @@ def draw(rng: Random, *, coins: int, rounds: int, ask: str = "offer") -> tuple[s
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    pie, asked = spec
-    question = f"How much does who offers in round {asked} keep?" if asked else "What is offered first?"
+    pie, asked_round = spec
+    question = f"How much does who offers in round {asked_round} keep?" if asked_round else "What is offered first?"
     rounds = f"{pie.rounds} round{'s' * (pie.rounds > 1)}"
     return {
         "prompt": f"Two share {pie.coins} coins by offers in turn, in {rounds} at most; each refusal costs {pie.loss}. Both want the most and accept "
         f"where refusing gains nothing. {'You offer' if pie.yours else 'The other offers'} first. {question}",
-        "answer": str(pie.keeps(asked or 2)),
+        "answer": str(pie.keeps(asked_round or 2)),
         "verifier": "number",
-        "working": f"{backwards(pie, asked or 2)}.",
+        "working": f"{backwards(pie, asked_round or 2)}.",
     }
 
 
@@ -94,9 +94,9 @@ def backwards(pie: Pie, to: int) -> str:
 
 
 def solve(question: str) -> str:
-    coins, rounds, loss, _, asked = parsed(TEXT, question).groups()
+    coins, rounds, loss, _, asked_round = parsed(TEXT, question).groups()
     there = [int(coins) - t * int(loss) for t in range(int(rounds))]
-    if there[-1] < 1 or not 0 <= int(asked or 0) <= len(there):
+    if there[-1] < 1 or not 0 <= int(asked_round or 0) <= len(there):
         raise Refused("impossible: the coins or the rounds run out before that")
     later = (0, 0)  # of who offers in the next round, and of who hears that offer
     keeps, offers = [], []
@@ -105,4 +105,4 @@ def solve(question: str) -> str:
         later = max(ways)  # (kept, offered): the other accepts no less than what he would keep as the next to offer
         keeps.append(later[0])
         offers.append(later[1])
-    return str(keeps[len(there) - int(asked)] if asked else offers[-1])
+    return str(keeps[len(there) - int(asked_round)] if asked_round else offers[-1])

@@ -68,8 +68,8 @@ def clip_questions(
 
 def draw(rng: Random, *, frames: int, asks: Sequence[str] = ASKS) -> tuple[str, Spec]:
     kind = rng.choice(list(asks))
-    tracks, asked, answer = MAKERS[kind](rng, frames)
-    return f"{describe(SIDE, tracks)}\n{asked}", (tracks, asked, answer)
+    tracks, query, answer = MAKERS[kind](rng, frames)
+    return f"{describe(SIDE, tracks)}\n{query}", (tracks, query, answer)
 
 
 def _named(rng: Random, n: int) -> list[str]:
@@ -130,8 +130,8 @@ def _flash(rng: Random, frames: int) -> Spec:
     name, flash = _named(rng, 2)
     grows: Track = tuple((x, y, SIZES[i > at]) for i in range(frames))
     once: Track = tuple((fx, fy, SIZES[1]) if i == at else None for i in range(frames))
-    asked = f"The {name} is larger after the flash. Which colour flashes?"
-    return {name: grows, flash: once}, asked, flash.split()[0]
+    query = f"The {name} is larger after the flash. Which colour flashes?"
+    return {name: grows, flash: once}, query, flash.split()[0]
 
 
 def _rate(rng: Random, frames: int) -> Spec:
@@ -156,8 +156,8 @@ def _rate(rng: Random, frames: int) -> Spec:
     told = [*name.split(), way]
     for k in rng.sample(range(3), wrong):
         told[k] = rng.choice([w for w in (COLOURS, SHAPES, WAYS)[k] if w != told[k]])
-    asked = f"Caption: a {told[0]} {told[1]} moves {told[2]}. Rate looks, caption and motion."
-    return {name: tuple(track)}, asked, f"{5 - flickers} {5 - wrong} {5 - leaps}"
+    query = f"Caption: a {told[0]} {told[1]} moves {told[2]}. Rate looks, caption and motion."
+    return {name: tuple(track)}, query, f"{5 - flickers} {5 - wrong} {5 - leaps}"
 
 
 MAKERS = {"direction": _direction, "first": _first, "when": _when, "flash": _flash, "rate": _rate}
@@ -165,15 +165,15 @@ VERIFIERS = {"when": "segments", "rate": "scores"}
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    tracks, asked, answer = spec
-    verifier = VERIFIERS.get(kind_of(asked, ASKED, "a clip")[0], "exact")
-    return {"prompt": f"{describe(SIDE, tracks)}\n{asked}", "answer": answer, "verifier": verifier}
+    tracks, query, answer = spec
+    verifier = VERIFIERS.get(kind_of(query, ASKED, "a clip")[0], "exact")
+    return {"prompt": f"{describe(SIDE, tracks)}\n{query}", "answer": answer, "verifier": verifier}
 
 
 def solve(question: str) -> str:
     """From the pixels of the frames alone."""
-    shown, asked = parts(question)
-    kind, of = kind_of(asked, ASKED, "a clip")
+    shown, query = parts(question)
+    kind, of = kind_of(query, ASKED, "a clip")
     try:
         tracks = tracks_seen(frames_of(shown))
     except ValueError as e:
@@ -205,5 +205,5 @@ def _way(track: Track) -> str:
     return next((way for way, d in WAYS.items() if small == {d}), "")
 
 
-def _refuse(found: str) -> str:
-    raise Refused(f"not_unique: {found}")
+def _refuse(reason: str) -> str:
+    raise Refused(f"not_unique: {reason}")

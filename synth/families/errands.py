@@ -58,8 +58,8 @@ def errands(
     )
     if not isinstance(problem, Problem) or env != "corridor":
         return problem
-    cells, you, partner, listed, said = parsed(TEXT, problem.question).groups()
-    rule = next(name for name, words in SAID.items() if words == said)
+    cells, you, partner, listed, statement = parsed(TEXT, problem.question).groups()
+    rule = next(name for name, words in SAID.items() if words == statement)
     turns = shortest(int(cells), (int(you), int(partner), tuple(int(x) for x in listed.split())), rule)
     return replace(problem, lineage={**problem.lineage, "demonstration": turns})
 

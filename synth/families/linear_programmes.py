@@ -65,7 +65,7 @@ def corner(goal: tuple[int, int], rows: Sequence[Row]) -> tuple[Fraction, Fracti
         if det := a * e - b * d:
             x, y = Fraction(c * e - b * f, det), Fraction(a * f - c * d, det)
             if x >= 0 and y >= 0 and all(p * x + q * y <= r for p, q, r in rows):
-                best = max(best, (x, y, goal[0] * x + goal[1] * y), key=lambda found: found[2])
+                best = max(best, (x, y, goal[0] * x + goal[1] * y), key=lambda point: point[2])
     return best
 
 

@@ -85,8 +85,8 @@ def draw(rng: Random, *, things: int, cells: int, asks: Sequence[str] = ASKS) ->
     while True:
         kind = rng.choice(list(asks))
         placed = scattered(rng, rng.randint(2, things), cells)
-        if asked := asked_of(rng, placed, (kind,)):
-            return f"{describe(CELL * cells, placed)}\n{asked}", (CELL * cells, placed, asked)
+        if query := asked_of(rng, placed, (kind,)):
+            return f"{describe(CELL * cells, placed)}\n{query}", (CELL * cells, placed, query)
 
 
 def asked_of(rng: Random, placed: Sequence[Thing], asks: Sequence[str]) -> str:
@@ -113,9 +113,9 @@ def asked_of(rng: Random, placed: Sequence[Thing], asks: Sequence[str]) -> str:
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    side, things, asked = spec
+    side, things, query = spec
     by = {t.name: t for t in things}
-    kind, of = kind_of(asked, ASKED, "a scene")
+    kind, of = kind_of(query, ASKED, "a scene")
     verifier = "exact"
     if kind == "count":
         answer = str(sum(t.colour == of[0] for t in things))
@@ -135,7 +135,7 @@ def pose(spec: Spec) -> dict[str, Any]:
         held = [by[of[0]]] if kind == "box" else [t for t in things if t.colour == of[0]]
         boxes = (" ".join(map(str, t.box)) for t in sorted(held, key=lambda t: (t.y, t.x)))
         answer, verifier = "; ".join(boxes), "boxes"
-    return {"prompt": f"{describe(side, things)}\n{asked}", "answer": answer, "verifier": verifier}
+    return {"prompt": f"{describe(side, things)}\n{query}", "answer": answer, "verifier": verifier}
 
 
 def warmth(colours: Sequence[str]) -> str:
@@ -146,8 +146,8 @@ def warmth(colours: Sequence[str]) -> str:
 
 def solve(question: str) -> str:
     """From the pixels of the picture alone."""
-    shown, asked = parts(question)
-    kind, of = kind_of(asked, ASKED, "a scene")
+    shown, query = parts(question)
+    kind, of = kind_of(query, ASKED, "a scene")
     try:
         things = seen(pixels(*read(shown)))
     except ValueError as e:
@@ -158,10 +158,10 @@ def solve(question: str) -> str:
         return "; ".join(" ".join(str(v) for v in t.box) for t in things if t.name.split()[0] == of[0])
     if kind == "warm":
         return warmth([t.name.split()[0] for t in things])
-    found = [[t for t in things if name in (t.name, t.shape, t.colour)] for name in of]
-    if any(len(some) != 1 for some in found):
-        raise Refused(f"not_unique: {', '.join(of)} is shown {[len(some) for some in found]} times")
-    one, *rest = (some[0] for some in found)
+    matches = [[t for t in things if name in (t.name, t.shape, t.colour)] for name in of]
+    if any(len(some) != 1 for some in matches):
+        raise Refused(f"not_unique: {', '.join(of)} is shown {[len(some) for some in matches]} times")
+    one, *rest = (some[0] for some in matches)
     if kind == "colour":
         return one.name.split()[0]
     if kind == "shape":

@@ -82,24 +82,24 @@ def draw(rng: Random, *, widgets: int, steps: int, asks: Sequence[str] = ASKS) -
     shown, kind = screen(rng, widgets), rng.choice(list(asks))
     if kind == "point":
         one = rng.choice(shown.widgets)
-        asked, answer = f"Point at the {one.name}.", _box(one)
+        query, answer = f"Point at the {one.name}.", _box(one)
     elif kind == "boxes":
         of = rng.choice(("button", "field"))
-        asked = f"Which boxes hold the {of}s?"
+        query = f"Which boxes hold the {of}s?"
         answer = "; ".join(_box(w) for w in shown.widgets if w.kind == of)
     elif kind == "judge":
         ((told, done),) = _requested(rng, shown, 1)
         first = done.partition(";")[0]
         other = rng.choice([w for w in shown.widgets if f"click {w.x} {w.y}" != first])
         action = first if rng.random() < 0.5 else f"click {other.x} {other.y}"
-        asked, answer = f"{told}. Action: {action}. Is it right?".capitalize(), "yes" if action == first else "no"
-        asked = asked.replace("action:", "Action:").replace("is it right?", "Is it right?")
+        query, answer = f"{told}. Action: {action}. Is it right?".capitalize(), "yes" if action == first else "no"
+        query = query.replace("action:", "Action:").replace("is it right?", "Is it right?")
     elif kind == "elements":
-        asked, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
+        query, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
     else:
         told, done = zip(*_requested(rng, shown, steps), strict=True)
-        asked, answer = f"{', then '.join(told)}.".capitalize(), "; ".join(done)
-    return f"{shown.text}\n{asked}", (shown, asked, answer)
+        query, answer = f"{', then '.join(told)}.".capitalize(), "; ".join(done)
+    return f"{shown.text}\n{query}", (shown, query, answer)
 
 
 def _requested(rng: Random, shown: Screen, steps: int) -> list[tuple[str, str]]:
@@ -119,11 +119,11 @@ def _box(w: Widget) -> str:
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    shown, asked, answer = spec
+    shown, query, answer = spec
     others = {"steps": "clicks", "elements": "elements"}
-    verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(asked)), "boxes")
-    posed = {"prompt": f"{shown.text}\n{asked}", "answer": answer, "verifier": verifier}
-    if match := ASKED["judge"].fullmatch(asked):
+    verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(query)), "boxes")
+    posed = {"prompt": f"{shown.text}\n{query}", "answer": answer, "verifier": verifier}
+    if match := ASKED["judge"].fullmatch(query):
         w = _aimed(match[1], shown)
         return posed | {"verifier": "exact", "working": f"the {w.name} is at {w.x} {w.y}"}
     return posed
@@ -139,22 +139,22 @@ def _aimed(request: str, shown: Screen) -> Widget:
 
 def solve(question: str) -> str:
     """From the pixels of the screen alone."""
-    shown, asked = parts(question)
+    shown, query = parts(question)
     try:
         screen = seen(pixels(read(shown)))
-        if match := ASKED["point"].fullmatch(asked):
+        if match := ASKED["point"].fullmatch(query):
             return _box(screen.named(match[1]))
-        if match := ASKED["boxes"].fullmatch(asked):
+        if match := ASKED["boxes"].fullmatch(query):
             return "; ".join(_box(w) for w in screen.widgets if w.kind == match[1])
-        if match := ASKED["judge"].fullmatch(asked):
+        if match := ASKED["judge"].fullmatch(query):
             w = _aimed(match[1], screen)
             return "yes" if match[2] == f"click {w.x} {w.y}" else "no"
-        if ASKED["elements"].fullmatch(asked):
+        if ASKED["elements"].fullmatch(query):
             return "; ".join(f"{w.kind} {_box(w)}" for w in screen.widgets)
-        if not ASKED["steps"].fullmatch(asked):
-            raise Refused(f"roundtrip: {asked!r} asks nothing about a screen")
+        if not ASKED["steps"].fullmatch(query):
+            raise Refused(f"roundtrip: {query!r} asks nothing about a screen")
         done = []
-        for one in PART.finditer(asked):
+        for one in PART.finditer(query):
             w = screen.named(one[1] or one[3])
             done += [f"click {w.x} {w.y}", *([f"type {one[2]}"] if one[2] else [])]
         return "; ".join(done)

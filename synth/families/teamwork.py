@@ -82,25 +82,25 @@ def teamwork(
 def draw(rng: Random, *, rooms: int, orders: int, cards: int, rules: Sequence[str] = tuple(RULES)) -> tuple[str, str]:
     """A question, which is its own normal form."""
     game = rng.choice(sorted({RULES[rule] for rule in rules}))
-    said = GAMES[game].SAID[rng.choice([rule for rule in rules if RULES[rule] == game])]
+    statement = GAMES[game].SAID[rng.choice([rule for rule in rules if RULES[rule] == game])]
     if game == "meet":
         you, partner = rng.sample(range(1, rooms + 1), 2)
         text = (
             f"A ring of {rooms} rooms, from 1 up and then 1 again. You are in room {you}, your partner in room {partner}. Each step both go one up, one "
-            f"down or stay. {said}. After how few steps can you be in one room?"
+            f"down or stay. {statement}. After how few steps can you be in one room?"
         )
     elif game == "kitchen":
         tasks = [" ".join(rng.choices(("chop", "cook"), k=rng.randint(1, 3))) for _ in range(orders)]
         listed = "; ".join(f"{dish} {x} serve" for dish, x in zip(rng.sample(DISHES, orders), tasks, strict=True))
         text = (
             f"Orders, to be served as listed: {listed}. Each step you and your partner both do the next task of an order or wait; in the same order it is "
-            f"done once. {said}. In how few steps is all served?"
+            f"done once. {statement}. In how few steps is all served?"
         )
     else:
         held = rng.sample(range(1, cards + 1), cards)
         text = (
             f"Your cards, which only your partner sees: {' '.join(map(str, held))}, 1 to {cards} in some order. Play 1 to {rng.randint(2, cards)}, lowest "
-            f"first. Each step you play a card or ask. {said}. In how few steps can it be done, playing only what you then know?"
+            f"first. Each step you play a card or ask. {statement}. In how few steps can it be done, playing only what you then know?"
         )
     return text, text
 
@@ -127,24 +127,24 @@ def solve(question: str) -> str:
 def _apart(match: re.Match[str]) -> int:
     """How far apart they are both ways round, and how much nearer a step brings them."""
     rooms, up = int(match[1]), (int(match[3]) - int(match[2])) % int(match[1])
-    down, said = rooms - up, match["rule"]
-    if said == Meet.SAID["stays"]:
+    down, statement = rooms - up, match["rule"]
+    if statement == Meet.SAID["stays"]:
         return min(up, down)
-    if said == Meet.SAID["up"]:  # who goes down meets him in half of that way
+    if statement == Meet.SAID["up"]:  # who goes down meets him in half of that way
         return -(-down // 2)
-    if said == Meet.SAID["down"]:
+    if statement == Meet.SAID["down"]:
         return -(-up // 2)
     if (
-        said == Meet.SAID["opposes"]
+        statement == Meet.SAID["opposes"]
     ):  # each of your steps brings you two nearer, but the last brings one, or none where you stay
         return min(up, down) // 2 + 1
-    raise Refused(f"roundtrip: no partner does {said!r}")
+    raise Refused(f"roundtrip: no partner does {statement!r}")
 
 
 def _served(match: re.Match[str]) -> int:
     """A table over how many tasks of each order are left."""
     lists = [x.split()[1:] for x in match[1].split("; ")]
-    said = match["rule"]
+    statement = match["rule"]
 
     @cache
     def steps(left: tuple[int, ...]) -> int:
@@ -152,16 +152,16 @@ def _served(match: re.Match[str]) -> int:
             return 0
         head = next(i for i, n in enumerate(left) if n)
         can = [i for i, n in enumerate(left) if n > 1 or i == head]
-        if said == Kitchen.SAID["first"]:
+        if statement == Kitchen.SAID["first"]:
             his = head
-        elif said == Kitchen.SAID["last"]:
+        elif statement == Kitchen.SAID["last"]:
             his = can[-1]
-        elif said == Kitchen.SAID["cooks"]:
+        elif statement == Kitchen.SAID["cooks"]:
             his = next((i for i in can if lists[i][-left[i]] == "cook"), -1)
-        elif said == Kitchen.SAID["waits"]:
+        elif statement == Kitchen.SAID["waits"]:
             his = -1
         else:
-            raise Refused(f"roundtrip: no partner does {said!r}")
+            raise Refused(f"roundtrip: no partner does {statement!r}")
         return 1 + min(steps(tuple(n - (i in (mine, his)) for i, n in enumerate(left))) for mine in can)
 
     return steps(tuple(len(x) for x in lists))
@@ -169,13 +169,13 @@ def _served(match: re.Match[str]) -> int:
 
 def _named(match: re.Match[str]) -> int:
     """Hints until what must be played is known, each card of all but one, or those that are played; and the plays."""
-    cards, goal, said = [int(x) for x in match[1].split()], int(match[3]), match["rule"]
+    cards, goal, statement = [int(x) for x in match[1].split()], int(match[3]), match["rule"]
     most = len(cards) - 1
-    if said == Hints.SAID["next"]:
+    if statement == Hints.SAID["next"]:
         return goal + min(goal, most)
-    if said == Hints.SAID["top"]:
+    if statement == Hints.SAID["top"]:
         return goal + most
-    if said not in (Hints.SAID["left"], Hints.SAID["right"]):
-        raise Refused(f"roundtrip: no partner does {said!r}")
-    row = cards if said == Hints.SAID["left"] else cards[::-1]
+    if statement not in (Hints.SAID["left"], Hints.SAID["right"]):
+        raise Refused(f"roundtrip: no partner does {statement!r}")
+    row = cards if statement == Hints.SAID["left"] else cards[::-1]
     return goal + min(most, max(row.index(card) for card in range(1, goal + 1)) + 1)

@@ -85,31 +85,31 @@ def draw(rng: Random, *, stage: int, lines: int) -> tuple[str, Spec]:
         stops = sorted({s for of in shown.values() for s in of})
         there = rng.random() < 0.5
         x, y = rng.choice([s for s in stops if (s in shown[name]) == there] or stops)
-        asked = f"Does the {name} line stop at {x} {y}?"
+        query = f"Does the {name} line stop at {x} {y}?"
     elif stage == 2:
-        asked = f"At how many stations does the {name} line stop?"
+        query = f"At how many stations does the {name} line stop?"
     else:
         a, b = rng.sample(sorted({s for of in shown.values() for s in of}), 2)
-        asked = f"How does one get from {a[0]} {a[1]} to {b[0]} {b[1]}?"
-    return f"{describe(CELL * CELLS, shown)}\n{asked}", (shown, asked)
+        query = f"How does one get from {a[0]} {a[1]} to {b[0]} {b[1]}?"
+    return f"{describe(CELL * CELLS, shown)}\n{query}", (shown, query)
 
 
 def pose(spec: Spec) -> dict[str, Any]:
-    lines, asked = spec
+    lines, query = spec
     tracks = {name: tracks_of(stops) for name, stops in lines.items()}
-    if match := ASKED[0].fullmatch(asked):
+    if match := ASKED[0].fullmatch(query):
         answer, verifier = ("yes" if (int(match[2]), int(match[3])) in lines[match[1]] else "no"), "exact"
-    elif match := ASKED[1].fullmatch(asked):
+    elif match := ASKED[1].fullmatch(query):
         answer, verifier = str(len(lines[match[1]])), "exact"
     else:
-        answer, verifier = _way(tracks, asked), "transit"
-    return {"prompt": f"{describe(CELL * CELLS, lines)}\n{asked}", "answer": answer, "verifier": verifier}
+        answer, verifier = _way(tracks, query), "transit"
+    return {"prompt": f"{describe(CELL * CELLS, lines)}\n{query}", "answer": answer, "verifier": verifier}
 
 
-def _way(tracks: Mapping[str, Any], asked: str) -> str:
-    match = ASKED[2].fullmatch(asked)
+def _way(tracks: Mapping[str, Any], query: str) -> str:
+    match = ASKED[2].fullmatch(query)
     if match is None:
-        raise Refused(f"roundtrip: {asked!r} asks nothing about a map")
+        raise Refused(f"roundtrip: {query!r} asks nothing about a map")
     ax, ay, bx, by = map(int, match.groups())
     legs = way(tracks, (ax, ay), (bx, by))
     if not legs:
@@ -119,13 +119,13 @@ def _way(tracks: Mapping[str, Any], asked: str) -> str:
 
 def solve(question: str) -> str:
     """From the pixels of the map alone."""
-    shown, asked = parts(question)
+    shown, query = parts(question)
     try:
         tracks = tracks_seen(pixels(*read(shown)))
     except ValueError as e:
         raise Refused(f"roundtrip: {e}") from e
-    if match := ASKED[0].fullmatch(asked):
+    if match := ASKED[0].fullmatch(query):
         return "yes" if (int(match[2]), int(match[3])) in stations(tracks.get(match[1], ())) else "no"
-    if match := ASKED[1].fullmatch(asked):
+    if match := ASKED[1].fullmatch(query):
         return str(len(stations(tracks.get(match[1], ()))))
-    return _way(tracks, asked)
+    return _way(tracks, query)

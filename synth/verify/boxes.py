@@ -32,10 +32,10 @@ def read(text: str) -> list[Box] | None:
     """The boxes of a text; None where it is no list of up to MOST boxes with an area."""
     if len(text) > 40 * MOST:
         return None
-    found = [_BOX.fullmatch(part.strip()) for part in text.strip().split(";")]
-    if len(found) > MOST or not all(found):
+    matches = [_BOX.fullmatch(part.strip()) for part in text.strip().split(";")]
+    if len(matches) > MOST or not all(matches):
         return None
-    boxes = [(int(m[1]), int(m[2]), int(m[3]), int(m[4])) for m in found if m]
+    boxes = [(int(m[1]), int(m[2]), int(m[3]), int(m[4])) for m in matches if m]
     return boxes if all(a < c and b < d for a, b, c, d in boxes) else None
 
 
@@ -50,14 +50,14 @@ def matched(given: Sequence[Box], wanted: Sequence[Box]) -> list[float]:
     few, many = sorted((given, wanted), key=len)
     best: dict[int, tuple[float, ...]] = {0: ()}  # which of `many` are taken -> overlaps of the boxes so far
     for box in few:
-        found: dict[int, tuple[float, ...]] = {}
+        extended: dict[int, tuple[float, ...]] = {}
         for taken, overlaps in best.items():
             for j, other in enumerate(many):
                 if not taken >> j & 1:
                     now = tuple(sorted((*overlaps, iou(box, other)), reverse=True))
-                    if (key := taken | 1 << j) not in found or sum(now) > sum(found[key]):
-                        found[key] = now
-        best = found
+                    if (key := taken | 1 << j) not in extended or sum(now) > sum(extended[key]):
+                        extended[key] = now
+        best = extended
     return list(max(best.values(), key=sum))
 
 

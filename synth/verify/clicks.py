@@ -34,8 +34,8 @@ def clicks(problem: Problem, answer: str) -> Score:
     if answer.count(";") >= MOST or len(answer) > 20 * MOST:
         return UNPARSABLE
     try:
-        found = played(problem.question, answer)
+        screen = played(problem.question, answer)
     except ValueError:
         return UNPARSABLE
     parts = {"parsed": 1.0, "actions": float(answer.count(";") + 1)}
-    return Scored(value=float(found.widgets == wanted.widgets), parts=parts)
+    return Scored(value=float(screen.widgets == wanted.widgets), parts=parts)

@@ -31,10 +31,10 @@ def read(text: str) -> list[Element] | None:
     """The elements of a text; None where it is no list of up to MOST of them with an area."""
     if len(text) > 50 * MOST:
         return None
-    found = [_ELEMENT.fullmatch(part) for part in text.split(";")]
-    if len(found) > MOST or not all(found):
+    matches = [_ELEMENT.fullmatch(part) for part in text.split(";")]
+    if len(matches) > MOST or not all(matches):
         return None
-    out = [(m[1], (int(m[2]), int(m[3]), int(m[4]), int(m[5]))) for m in found if m]
+    out = [(m[1], (int(m[2]), int(m[3]), int(m[4]), int(m[5]))) for m in matches if m]
     return out if all(b[0] < b[2] and b[1] < b[3] for _, b in out) else None
 
 
@@ -43,15 +43,15 @@ def matched(given: Sequence[Element], wanted: Sequence[Element]) -> list[tuple[i
     type. Elements that overlap nothing stay alone."""
     best: dict[int, tuple[float, int, tuple[tuple[int, int], ...]]] = {0: (0.0, 0, ())}  # taken -> sum, types, pairs
     for i, (kind, box) in enumerate(given):
-        found = dict(best)
+        extended = dict(best)
         for taken, (total, same, pairs) in best.items():
             for j, (other, there) in enumerate(wanted):
                 if taken >> j & 1 or not (overlap := iou(box, there)):
                     continue
                 now = (total + overlap, same + (kind == other), (*pairs, (i, j)))
-                if (key := taken | 1 << j) not in found or now[:2] > found[key][:2]:
-                    found[key] = now
-        best = found
+                if (key := taken | 1 << j) not in extended or now[:2] > extended[key][:2]:
+                    extended[key] = now
+        best = extended
     return list(max(best.values(), key=lambda v: v[:2])[2])
 
 

@@ -40,8 +40,8 @@ def words(text: str) -> list[str] | None:
 
 def chain(text: str) -> list[str] | None:
     """The words of a proof; None where it is none."""
-    said = words(text)
-    return said if said and len(said) > 1 and said[-1] else None
+    proof = words(text)
+    return proof if proof and len(proof) > 1 and proof[-1] else None
 
 
 def follow(word: str, equations: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -54,16 +54,16 @@ def follow(word: str, equations: Sequence[Sequence[str]]) -> Iterator[str]:
                 at = word.find(old, at + 1)
 
 
-def fault(said: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
+def fault(proof: Sequence[str], equations: Sequence[Sequence[str]], first: str, last: str) -> str:
     """What is wrong with a chain, "" for a proof."""
-    if GAP in said:
+    if GAP in proof:
         return "A gap is left open."
-    if said[0] != first:
-        return f"It begins with {said[0]}, not {first}."
-    for k, (a, b) in enumerate(zip(said, said[1:], strict=False), 1):
+    if proof[0] != first:
+        return f"It begins with {proof[0]}, not {first}."
+    for k, (a, b) in enumerate(zip(proof, proof[1:], strict=False), 1):
         if b not in follow(a, equations):
             return f"Step {k}: {a} is not {b}."
-    return "" if said[-1] == last else f"It ends with {said[-1]}, not {last}."
+    return "" if proof[-1] == last else f"It ends with {proof[-1]}, not {last}."
 
 
 def rewriting(
@@ -82,14 +82,14 @@ def rewriting(
     gold = chain(problem.answer)
     if gold is None or fault(gold, equations, first, last):
         return Unscorable(reason=f"bad_reference: {problem.answer!r} proves nothing")
-    if (said := chain(answer)) is None:
+    if (proof := chain(answer)) is None:
         return UNPARSABLE
     if kernel == "own":
-        return WRONG if fault(said, equations, first, last) else RIGHT
+        return WRONG if fault(proof, equations, first, last) else RIGHT
     if kernel != "metamath":
         return Unscorable(reason=f"bad_kernel: {kernel!r} is neither own nor metamath")
     try:
-        return RIGHT if _metamath.holds(_metamath.database(said, equations, first, last)) else WRONG
+        return RIGHT if _metamath.holds(_metamath.database(proof, equations, first, last)) else WRONG
     except FileNotFoundError:
         return Unscorable(
             reason="no_metamath: the program metamath is not installed: `apt-get install metamath`, or kernel: own"
@@ -108,5 +108,5 @@ def explain(
     kernel: Kernel = "own",
 ) -> str:
     """What the checker says of an answer that is no proof."""
-    said = chain(answer)
-    return "This is no chain of words." if said is None else fault(said, equations, first, last)
+    proof = chain(answer)
+    return "This is no chain of words." if proof is None else fault(proof, equations, first, last)

@@ -33,10 +33,10 @@ def read(text: str) -> list[Span] | None:
     """The stretches of a text; None where it is no list of up to MOST of them, in order and apart."""
     if len(text) > 20 * MOST:
         return None
-    found = [_SPAN.fullmatch(part) for part in text.split(";")]
-    if len(found) > MOST or not all(found):
+    matches = [_SPAN.fullmatch(part) for part in text.split(";")]
+    if len(matches) > MOST or not all(matches):
         return None
-    spans = [(int(m[1]), int(m[2])) for m in found if m]
+    spans = [(int(m[1]), int(m[2])) for m in matches if m]
     apart = all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False))
     return spans if apart and all(a <= b for a, b in spans) else None
 

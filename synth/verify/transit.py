@@ -37,10 +37,10 @@ def legs_of(text: str) -> list[Leg] | None:
     """The legs of a text; None where it is no list of up to MOST of them."""
     if len(text) > 40 * MOST:
         return None
-    found = [_LEG.fullmatch(part) for part in text.split(";")]
-    if len(found) > MOST or not all(found):
+    matches = [_LEG.fullmatch(part) for part in text.split(";")]
+    if len(matches) > MOST or not all(matches):
         return None
-    return [((int(m[1]), int(m[2])), m[3], (int(m[4]), int(m[5]))) for m in found if m]
+    return [((int(m[1]), int(m[2])), m[3], (int(m[4]), int(m[5]))) for m in matches if m]
 
 
 def transit(problem: Problem, answer: str) -> Score:
@@ -55,11 +55,11 @@ def transit(problem: Problem, answer: str) -> Score:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} is no shortest way on the map")
     if not (given := legs_of(answer)):
         return UNPARSABLE
-    asked = [gold[0][0], gold[-1][2]]
-    right = [given[0][0], given[-1][2]] == asked and _runs(given, tracks) and len(given) == len(gold)
+    ends = [gold[0][0], gold[-1][2]]
+    right = [given[0][0], given[-1][2]] == ends and _runs(given, tracks) and len(given) == len(gold)
     parts = {
-        "origin": float(given[0][0] == asked[0]),
-        "destination": float(given[-1][2] == asked[1]),
+        "origin": float(given[0][0] == ends[0]),
+        "destination": float(given[-1][2] == ends[1]),
         "lines": 1.0 if right else _both({n for _, n, _ in given}, {n for _, n, _ in gold}),
         "changes": 1.0 if right else _both({to for *_, to in given[:-1]}, {to for *_, to in gold[:-1]}),
         "legs": float(len(given) == len(gold)),

@@ -78,8 +78,8 @@ def works(a: int, b: int, ids: np.ndarray) -> bool:
     return isinstance(score, Scored) and score.value == 1.0
 
 
-def _row(prompt: np.ndarray, said: np.ndarray) -> Row:
-    ids = np.concatenate([prompt, said])
+def _row(prompt: np.ndarray, answer: np.ndarray) -> Row:
+    ids = np.concatenate([prompt, answer])
     return Row(ids=ids, trainable=np.arange(len(ids)) >= len(prompt))
 
 

@@ -286,12 +286,12 @@ def _task(
     turns: Callable[[Problem, Random], Sequence[str]],
     size: Size,
     family: Callable[..., Any] = scene_questions,
-    **asked: Any,
+    **options: Any,
 ) -> Task:
     """Problems of a family in an environment. turns: what a demonstration says, turn by turn."""
     seeds = {"train": TRAIN, "test": HELD}
-    train, held = (made(family, split, n, env=env_name, **asked) for split, n in seeds.items())  # type: ignore[arg-type]
-    shown = made(family, "train", size.demonstrations, seed=1, env=env_name, **asked)
+    train, held = (made(family, split, n, env=env_name, **options) for split, n in seeds.items())  # type: ignore[arg-type]
+    shown = made(family, "train", size.demonstrations, seed=1, env=env_name, **options)
     talks = [talk(env, p, *turns(p, Random(seed_for(0, "pictures", env_name, p.id)))) for p in shown]
     return Task(train=train, held=held, shown=talks, solved=talks, envs={env_name: env}, tools=TOOLS)
 

@@ -171,7 +171,7 @@ class Script:
     def _near(self, heard: str) -> Problem | None:
         """The problem that shares most words with the message: environments cut and rewrite questions."""
         words = set(heard.split())
-        shares = [len(words & asked) / max(len(asked), 1) for asked in self._words]
+        shares = [len(words & known) / max(len(known), 1) for known in self._words]
         return self.problems[int(np.argmax(shares))] if shares and max(shares) > 0.3 else None
 
     def working(self, rng: np.random.Generator) -> str:

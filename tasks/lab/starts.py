@@ -687,8 +687,8 @@ def reading(size: Size) -> Task:
                 elif len(kept) == 1 and not recalled:
                     recalled, wanted = True, f"<recall> {friend}</recall>"
                 text = f"<memory> {', '.join(kept) or 'none'}</memory>{wanted}"
-            said = Message(role="assistant", content=text)
-            rows.append((*heard, said))
+            message = Message(role="assistant", content=text)
+            rows.append((*heard, message))
             _, over, _ = host.step(state, text)
             heard = state.pop("history", [])
         return rows

@@ -475,8 +475,8 @@ def _packages(dotted: str) -> tuple[Path, ...]:
 def _python(folder: Path) -> dict[str, Path]:
     """Name -> path of the Python files of a folder, {} where there is none."""
     try:
-        with os.scandir(folder) as found:
-            return {e.name: folder / e.name for e in found if e.name.endswith(".py") and e.is_file()}
+        with os.scandir(folder) as entries:
+            return {e.name: folder / e.name for e in entries if e.name.endswith(".py") and e.is_file()}
     except (FileNotFoundError, NotADirectoryError):
         return {}
 

@@ -142,10 +142,10 @@ def demonstrations(
 def screened(items: Iterable[Demonstration | Quarantined], screen: bool) -> Iterator[Demonstration | Quarantined]:
     """The items, those whose assistant helps with harm quarantined as "unsafe" if they are screened."""
     for x in items:
-        found = helps_harm(x.messages) if screen and isinstance(x, Demonstration) else ""
-        if found:
-            said = " | ".join(m.content for m in x.messages)[:200]  # type: ignore[union-attr]
-            x = Quarantined(id=x.id, stage="demonstrations", reason="unsafe", evidence=f"{found}: {said}")
+        harm = helps_harm(x.messages) if screen and isinstance(x, Demonstration) else ""
+        if harm:
+            excerpt = " | ".join(m.content for m in x.messages)[:200]  # type: ignore[union-attr]
+            x = Quarantined(id=x.id, stage="demonstrations", reason="unsafe", evidence=f"{harm}: {excerpt}")
         yield x
 
 

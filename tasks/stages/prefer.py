@@ -303,12 +303,12 @@ class _Offline:
         chosen = self.known.of(spec)
         of_pairs = self.loss.unit == "pair"
         of_unit = UNITS[self.loss.unit]
-        made = (of_unit([p], {})[0] for p in chosen) if of_pairs else of_unit(chosen, self.problems)
-        units, names, asked = SpilledUnits(), list[str](), list[str]()
+        stream = (of_unit([p], {})[0] for p in chosen) if of_pairs else of_unit(chosen, self.problems)
+        units, names, ids = SpilledUnits(), list[str](), list[str]()
 
         def named() -> Iterator[Sequence[Two]]:
-            for unit in made:
-                asked.append(unit[0].pair.id)
+            for unit in stream:
+                ids.append(unit[0].pair.id)
                 yield unit
 
         for rows in each_unit(self.renderer, named(), self.max_length, self.scalars):
@@ -316,9 +316,9 @@ class _Offline:
                 for rule in self.rules:
                     rows = rule.rows(self.policy, rows)
                 units.add(rows)
-                names.append(asked[-1])
-        long = len(asked) - len(units)
-        too_long(self.stage, long, len(asked), "pairs" if of_pairs else "units", self.max_length)
+                names.append(ids[-1])
+        long = len(ids) - len(units)
+        too_long(self.stage, long, len(ids), "pairs" if of_pairs else "units", self.max_length)
         if not len(units):
             raise UserError(
                 "prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"

@@ -174,8 +174,8 @@ def reward(
         if head is None
         else {"head": head.piece.rpartition("/")[2], "attributes": list(attributes)}
     )
-    if found := getattr(scorer, "found", None):
-        card["found"] = found
+    if fitted := getattr(scorer, "found", None):
+        card["found"] = fitted
     if valid:
         r, n = judge.rewards(trained, valid), judge.lengths(sides["valid"])
         measured = measures(r[0::2], r[1::2], n[0::2], n[1::2])

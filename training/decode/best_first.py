@@ -63,10 +63,10 @@ def stated(text: str) -> Goal | None:
         flat = flat.replace(lead, " ")
     flat = flat.replace(",showthat", " showthat").replace(",turntheword", " turntheword")
     rules = _RULES.search(flat)
-    found = [(m, turned) for form, turned in _GOALS if rules and (m := form.search(flat, rules.end()))]
-    if not rules or not found:
+    goals = [(m, turned) for form, turned in _GOALS if rules and (m := form.search(flat, rules.end()))]
+    if not rules or not goals:
         return None
-    (match, turned), *_ = found
+    (match, turned), *_ = goals
     first, last = match.groups()[::-1] if turned else match.groups()
     return Goal(tuple(tuple(rule.split("=")) for rule in rules[0].split(";")), first, last)
 
@@ -168,8 +168,8 @@ def _chain(engine: Engine, ids: np.ndarray) -> list[str] | None:
 
 
 def _fault(engine: Engine, goal: Goal, ids: np.ndarray) -> str:
-    said = _chain(engine, ids)
-    return "no chain" if said is None else fault(said, goal.rules, goal.first, goal.last)
+    proof = _chain(engine, ids)
+    return "no chain" if proof is None else fault(proof, goal.rules, goal.first, goal.last)
 
 
 def _judge(engine: Engine, s: _Search, w: Writing, piece: Segment, *, steps: bool, a: float) -> None:
@@ -184,14 +184,14 @@ def _judge(engine: Engine, s: _Search, w: Writing, piece: Segment, *, steps: boo
         return  # no step ends within it, or a whole proof that was not ended
     if n and n < len(piece.ids):
         after.cut(len(w.ids) + n)
-    said = _chain(engine, after.ids)
-    if said is None:
+    proof = _chain(engine, after.ids)
+    if proof is None:
         return
     if whole:
-        if not fault(said, s.goal.rules, s.goal.first, s.goal.last):
+        if not fault(proof, s.goal.rules, s.goal.first, s.goal.last):
             s.done = after
         return
-    *before, open_end = said
+    *before, open_end = proof
     if open_end or not before or before[-1] in s.ends:
         return
     if fault(before, s.goal.rules, s.goal.first, before[-1]):
@@ -237,17 +237,17 @@ def _learn(engine: Engine, s: _Search, w: Writing, piece: Segment) -> None:
     before = _chain(engine, w.ids) or [""]
     word, known, start = before[-2] if len(before) > 1 else "", len(before), 0
     for n in range(1, len(piece.ids) + 1):
-        said, last = _chain(engine, np.concatenate([w.ids, piece.ids[:n]])), n == len(piece.ids)
-        if said is None:
+        proof, last = _chain(engine, np.concatenate([w.ids, piece.ids[:n]])), n == len(piece.ids)
+        if proof is None:
             continue
-        ends = last and piece.stop != "length" and said[-1] != ""
-        if len(said) > known and said[-1] == "" or ends:
-            new = said[-1] if ends else said[-2]
+        ends = last and piece.stop != "length" and proof[-1] != ""
+        if len(proof) > known and proof[-1] == "" or ends:
+            new = proof[-1] if ends else proof[-2]
             step = _slice(piece, start, n)
             if new == s.goal.first if word == "" else new in follow(word, s.goal.rules):
                 if not ends or new == s.goal.last:
                     s.lemmas.setdefault(word, {}).setdefault(new, step)
-            word, known, start = new, len(said), n
+            word, known, start = new, len(proof), n
 
 
 def _slice(piece: Segment, start: int, end: int) -> Segment:
@@ -279,7 +279,7 @@ def _step(engine: Engine, before: np.ndarray, ids: np.ndarray) -> int:
     is none."""
     known = len(_chain(engine, before) or [""])
     for n in range(1, len(ids) + 1):
-        said = _chain(engine, np.concatenate([before, ids[:n]]))
-        if said is not None and len(said) > known and said[-1] == "":
+        proof = _chain(engine, np.concatenate([before, ids[:n]]))
+        if proof is not None and len(proof) > known and proof[-1] == "":
             return n
     return 0

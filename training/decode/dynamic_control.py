@@ -299,8 +299,8 @@ def fit(
         seeds = [seed_for(seed, "static", j) for j in range(each)]
         means = [float(tried([j % n for j in range(each)], seeds, _always(eps))[1].mean()) for eps in every]
         return replace(steers, static=every[int(np.argmax(means))], rewards=(float(np.mean(means)), max(means)))
-    asked = [s[0].float().cpu() for s in engine.streams([p.prompt for p in pairs], [layer])]
-    reads = torch.stack([torch.cat([x[-1], x.mean(0)]) for x in asked])
+    streams = [s[0].float().cpu() for s in engine.streams([p.prompt for p in pairs], [layer])]
+    reads = torch.stack([torch.cat([x[-1], x.mean(0)]) for x in streams])
     by = Controller(reads, len(vectors), levels, hidden, seed_for(seed, "controller"))
     steers = replace(steers, controller=by)
     optimizer = torch.optim.Adam(by.parameters(), lr=lr)

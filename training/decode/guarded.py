@@ -40,18 +40,18 @@ def guarded(
     done: dict[int, Segment] = {}
     draws, places = [], []
     for i, (ask, account) in enumerate(zip(asks, accounts, strict=True)):
-        found = unsafe(engine.text(ask.prompt)) if "input" in guards else ""
-        if found:
-            account.events.append(f"input guard: {found}")
+        category = unsafe(engine.text(ask.prompt)) if "input" in guards else ""
+        if category:
+            account.events.append(f"input guard: {category}")
             done[i] = _refusal(engine, ask, says, "input_guard")
         else:
             draws.append(Draw(account=account, prompt=ask.prompt, seed=ask.seed, max_tokens=engine.room(ask, account)))
             places.append(i)
     for i, segment in zip(places, engine.sample(draws) if draws else [], strict=True):
-        found = unsafe(engine.text(segment.ids)) if "output" in guards else ""
-        if found:
-            accounts[i].events.append(f"output guard: {found}")
-        done[i] = _refusal(engine, asks[i], says, "output_guard") if found else segment
+        category = unsafe(engine.text(segment.ids)) if "output" in guards else ""
+        if category:
+            accounts[i].events.append(f"output guard: {category}")
+        done[i] = _refusal(engine, asks[i], says, "output_guard") if category else segment
     return [Decoded(segment=done[i], account=a) for i, a in enumerate(accounts)]
 
 

@@ -171,7 +171,7 @@ def fit(
             f"there are {len(prompts)} prompts and {tries} tries: give 2 prompts or more, and 1 try or more"
         )
     longest = max(max(len(p.chosen), len(p.rejected)) for p in pairs)
-    asked = [(p, k, t) for p in pairs for k in range(len(prompts)) for t in range(tries)]
+    trials = [(p, k, t) for p in pairs for k in range(len(prompts)) for t in range(tries)]
     draws = [
         Draw(
             account=Account(),
@@ -179,11 +179,11 @@ def fit(
             seed=seed_for(seed, "prompts", i // (len(prompts) * tries), k, t),
             max_tokens=longest,
         )
-        for i, (p, k, t) in enumerate(asked)
+        for i, (p, k, t) in enumerate(trials)
     ]
     log = [
         (engine.text(p.prompt), k, float(engine.said(s.ids) == engine.said(p.chosen)))
-        for (p, k, _), s in zip(asked, engine.sample(draws), strict=True)
+        for (p, k, _), s in zip(trials, engine.sample(draws), strict=True)
     ]
     return learned(log, len(prompts), l2=l2, dim=dim)
 

@@ -55,7 +55,7 @@ def question_graph(
         raise ValueError(f"piece_tokens is {piece_tokens}: an answer has 1 token or more")
     if (manual or actions) and engine.ids is None:
         raise ValueError("a manual and actions are texts, and this model reads ids alone: leave both out")
-    asked = {name: _ids(engine, text) for name, text, _ in nodes}
+    question_ids = {name: _ids(engine, text) for name, text, _ in nodes}
     legal = [_ids(engine, a) for a in actions]
     accounts = [Account(limit=a.forward_tokens) for a in asks]
     notes = _studied(engine, asks, accounts, manual, relevant)
@@ -63,8 +63,12 @@ def question_graph(
     for name, _, reads in nodes[:-1]:
         draws, places = [], []
         for i, (ask, account) in enumerate(zip(asks, accounts, strict=True)):
-            prompt = _prompt(ask, notes[i], asked, answers[i], name, reads if edges == "listed" else ())
-            turn = len(_prompt(ask, notes[i], asked, answers[i], last, list(asked))) + len(asked[name]) + piece_tokens
+            prompt = _prompt(ask, notes[i], question_ids, answers[i], name, reads if edges == "listed" else ())
+            turn = (
+                len(_prompt(ask, notes[i], question_ids, answers[i], last, list(question_ids)))
+                + len(question_ids[name])
+                + piece_tokens
+            )
             if account.left < len(prompt) + piece_tokens + _turn(turn, ask, legal):
                 continue
             seed = seed_for(ask.seed, "question", name)
@@ -74,7 +78,7 @@ def question_graph(
             answers[i][name] = segment.ids if segment.stop == "length" else segment.ids[:-1]
     draws = []
     for i, (ask, account) in enumerate(zip(asks, accounts, strict=True)):
-        prompt = _prompt(ask, notes[i], asked, answers[i], last, nodes[-1][2] if edges == "listed" else ())
+        prompt = _prompt(ask, notes[i], question_ids, answers[i], last, nodes[-1][2] if edges == "listed" else ())
         if account.left < _turn(len(prompt), ask, legal):  # nothing was asked: as a plain draw
             prompt = ask.prompt
         after = len(prompt) + max(map(len, legal)) + 1 if legal else 0
@@ -138,13 +142,13 @@ def _turn(context: int, ask: Ask, legal: Sequence[np.ndarray]) -> int:
 def _prompt(
     ask: Ask,
     notes: np.ndarray,
-    asked: Mapping[str, np.ndarray],
+    question_ids: Mapping[str, np.ndarray],
     answers: Mapping[str, np.ndarray],
     name: str,
     reads: Sequence[str],
 ) -> np.ndarray:
-    seen = [x for r in reads if r in answers for x in (asked[r], answers[r])]
-    return np.concatenate([ask.prompt, notes, *seen, asked[name]])
+    seen = [x for r in reads if r in answers for x in (question_ids[r], answers[r])]
+    return np.concatenate([ask.prompt, notes, *seen, question_ids[name]])
 
 
 def _studied(
@@ -157,8 +161,8 @@ def _studied(
     pages, words = [_ids(engine, p) for p in manual], [_ids(engine, w) for w in ("yes", "no")]
     question = _ids(engine, relevant)
     rows = [(np.concatenate([p, question]), w) for p in pages for w in words]
-    said = engine.logp(rows).reshape(len(pages), 2)
-    kept = np.concatenate([none, *(p for p, (yes, no) in zip(pages, said, strict=True) if yes > no)])
+    yes_no = engine.logp(rows).reshape(len(pages), 2)
+    kept = np.concatenate([none, *(p for p, (yes, no) in zip(pages, yes_no, strict=True) if yes > no)])
     cost, out = sum(len(p) + len(w) for p, w in rows), []
     for ask, account in zip(asks, accounts, strict=True):
         short = account.left < cost + 2 * (len(ask.prompt) + len(kept) + ask.max_tokens)
@@ -172,10 +176,10 @@ def _matched(
     engine: Engine, draw: Draw, segment: Segment, actions: Sequence[str], legal: Sequence[np.ndarray]
 ) -> Segment:
     """The action that is spelled most alike what was said, as a turn; the first of equals."""
-    said = engine.text(segment.ids).strip()
-    if said in actions and segment.stop == "end":
+    text = engine.text(segment.ids).strip()
+    if text in actions and segment.stop == "end":
         return segment
-    place = int(np.argmax([SequenceMatcher(None, said, a).ratio() for a in actions]))
+    place = int(np.argmax([SequenceMatcher(None, text, a).ratio() for a in actions]))
     ids = np.append(legal[place], engine.sampler.end_id)
     draw.account.charge("policy", len(draw.prompt) + len(ids))
     return Segment(ids=ids, role="model", logp=_each(engine, draw.prompt, ids), stop="end", version=segment.version)

@@ -130,9 +130,9 @@ def _logged(engine: Engine, pairs: Sequence[Example], ask: str) -> list[_Seen]:
     hopes = [True] * len(sides)
     if ask and sides:
         assert engine.ids is not None
-        asked = [np.concatenate([prompt, side, engine.ids(ask)]) for prompt, side, _ in sides]
-        said = engine.logp([(a, engine.ids(w)) for a in asked for w in ("yes", "no")]).reshape(-1, 2)
-        hopes = [bool(yes > no) for yes, no in said]
+        prompts = [np.concatenate([prompt, side, engine.ids(ask)]) for prompt, side, _ in sides]
+        yes_no = engine.logp([(a, engine.ids(w)) for a in prompts for w in ("yes", "no")]).reshape(-1, 2)
+        hopes = [bool(yes > no) for yes, no in yes_no]
     return [
         _Seen(_words(engine.text(prompt)), _words(engine.said(side)), works, works == hope)
         for (prompt, side, works), hope in zip(sides, hopes, strict=True)

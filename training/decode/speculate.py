@@ -116,7 +116,7 @@ def _drafts(
 ) -> tuple[list[int], list[Tensor]]:
     """A chain of k tokens behind a token, and the distribution [V] that each was drawn from."""
     tokens: list[int] = []
-    said: list[Tensor] = []
+    proposals: list[Tensor] = []
     for _ in range(k):
         if drafter.net is None:
             q = torch.full((len(drafter.head),), 1 / len(drafter.head), dtype=torch.float64)
@@ -128,8 +128,8 @@ def _drafts(
                 q = q.new_zeros(len(drafter.head)).index_copy_(0, drafter.few, q)
             token = drawn(q, sampling, rng)
         tokens.append(token)
-        said.append(q)
-    return tokens, said
+        proposals.append(q)
+    return tokens, proposals
 
 
 def fit(

@@ -46,14 +46,14 @@ class Assemble:
         return state, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=prompt)]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:
-        plan, said = state["plan"], text.strip()
-        if said != DONE:
-            if misfit([*plan, said]):
+        plan, tool = state["plan"], text.strip()
+        if tool != DONE:
+            if misfit([*plan, tool]):
                 return [], True, Scored(value=0.0, parts={"fits": 0.0, "tools": float(len(plan))})
-            plan.append(said)
+            plan.append(tool)
             if len(plan) < self.most:
                 self._offer(state)
-                return [Message(role="user", content=f"Now: {KNOWN[said][1]}.")], False, None
+                return [Message(role="user", content=f"Now: {KNOWN[tool][1]}.")], False, None
         score = verify(state["problem"], " ".join(plan))
         if isinstance(score, Scored):
             score = Scored(value=score.value, parts={"fits": score.parts.get("fits", 0.0), "tools": float(len(plan))})

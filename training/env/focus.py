@@ -88,8 +88,8 @@ def holds(problem: Problem, side: int) -> set[tuple[int, int]]:
     """The regions of `side` pixels that hold a thing which the question names by its colour or shape."""
     shown, _, question = problem.question.rpartition("\n")
     words = set(re.findall(r"\w+", question))
-    found = [m for m in _THING.findall(shown) if m[0] in words or m[1] in words]
-    return {(CELL * int(x) // side, CELL * int(y) // side) for _, _, x, y in found}
+    things = [m for m in _THING.findall(shown) if m[0] in words or m[1] in words]
+    return {(CELL * int(x) // side, CELL * int(y) // side) for _, _, x, y in things}
 
 
 def focus(*, grid: int = 4, crop: Crop = "named", instructions: str = "") -> Focus:

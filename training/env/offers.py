@@ -59,13 +59,13 @@ class Offers:
         if match is None or (match[1] == "offer") != mine or match[2].isdigit() != mine:
             return [], True, _ended(state, 0, 0.0, malformed=1.0)
         if mine:
-            said = int(match[2])
-            if said > there:
+            amount = int(match[2])
+            if amount > there:
                 return [], True, _ended(state, 0, 0.0, malformed=1.0)
             if state["gap"] is None:
-                state["gap"] = abs(said - pie.keeps(t + 1)) / there
-            if said >= least(pie, t):
-                return [], True, _ended(state, there - said, 1.0)
+                state["gap"] = abs(amount - pie.keeps(t + 1)) / there
+            if amount >= least(pie, t):
+                return [], True, _ended(state, there - amount, 1.0)
         elif match[2] == "accept":
             return [], True, _ended(state, offer(pie, t), 1.0)
         if t == pie.rounds:

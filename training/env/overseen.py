@@ -71,10 +71,10 @@ class Overseen:
             return [], True, Scored(value=0.0, parts={**known, "reward_generator": 0.0})
         state["made"].append(text)
         state["speaker"], state["outcome"] = "verifier", known
-        asked = " ".join(
+        calls = " ".join(
             f"{request} {call}" for request, call in zip(state["asked"], map(_call, state["made"]), strict=True)
         )
-        return [Message(role="user", content=f"Is each call what was requested, and all? {asked}")], False, None
+        return [Message(role="user", content=f"Is each call what was requested, and all? {calls}")], False, None
 
     def _judged(self, state: dict, text: str) -> Scored:
         steps, final = _STEPS.search(text), _FINAL.search(text)

@@ -52,14 +52,14 @@ def judged(problem: Problem, text: str) -> dict[str, float]:
     match = TURN.fullmatch(text)
     if match is None or text.count("<answer>") != 1:
         return dict.fromkeys(("visual", "textual", "consistent", "form", "invented"), 0.0)
-    shown, _, asked = problem.question.rpartition("\n")
+    shown, _, query = problem.question.rpartition("\n")
     told, _, repeated = match[1].partition("; asked:")
     named = [x.strip() for x in told.split(",") if x.strip()]
     there = {f"{a} {b}" for a, b in _THING.findall(shown)}
     invented = sum(x not in there for x in named) / len(named) if named else 0.0
-    keys = {w for w in re.findall(r"\w+", asked.lower()) if w not in _PLAIN}
+    keys = {w for w in re.findall(r"\w+", query.lower()) if w not in _PLAIN}
     about = [x for x in set(named) if keys & set(x.split())]
-    consistent = extract_answer(text) == str(len(about)) if asked.startswith("How many") else bool(about)
+    consistent = extract_answer(text) == str(len(about)) if query.startswith("How many") else bool(about)
     return {
         "visual": max(0.0, len(there & set(named)) / max(len(there), 1) - invented),
         "textual": len(keys & set(repeated.split())) / len(keys) if keys else 1.0,
@@ -78,6 +78,6 @@ def perceive(*, shown: Shown = "picture", instructions: str = "") -> Perceive:
 
 def block(problem: Problem, named: Sequence[str]) -> str:
     """The block that names these things and repeats the question's key conditions."""
-    asked = problem.question.rpartition("\n")[2].lower()
-    keys = [w for w in dict.fromkeys(re.findall(r"\w+", asked)) if w not in _PLAIN]
+    query = problem.question.rpartition("\n")[2].lower()
+    keys = [w for w in dict.fromkeys(re.findall(r"\w+", query)) if w not in _PLAIN]
     return f"<perception>{', '.join(named)}; asked: {' '.join(keys)}</perception>"

@@ -46,7 +46,7 @@ class Reader:
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
         try:
-            sentences, asked = told(problem.question)
+            sentences, query = told(problem.question)
         except ValueError as e:
             raise ValueError(
                 f"problem {problem.id} plays in the environment 'reader', but its question has no sentences of facts"
@@ -54,7 +54,7 @@ class Reader:
         parts = [sentences[i : i + self.chunk] for i in range(0, len(sentences), self.chunk)]
         state = {
             "problem": problem,
-            "asked": asked,
+            "asked": query,
             "parts": parts,
             "read": 0,
             "memories": [""],
@@ -74,23 +74,23 @@ class Reader:
         kept = _MEMORY.search(text)
         if kept is None:
             return [], True, self._scored(state, Scored(value=0.0, parts={}), None)
-        wanted, found = _RECALL.search(text), ""
+        wanted, recalled = _RECALL.search(text), ""
         if wanted is not None and self.recall:
             words = set(re.findall(r"\w+", wanted[1]))
-            found = max(reversed(state["memories"]), key=lambda m: len(words & set(re.findall(r"\w+", m))))
+            recalled = max(reversed(state["memories"]), key=lambda m: len(words & set(re.findall(r"\w+", m))))
             state["recalled"] += 1
         before = self._stated(state)
         state["memories"].append(" ".join(kept[1].split())[: self.notes])
         state["step_reward"] = self._stated(state) - before
         state["read"] += 1
-        state["history"] = self._shown(state, found)
+        state["history"] = self._shown(state, recalled)
         return state["history"][-1:], False, None
 
-    def _shown(self, state: dict, found: str) -> list[Message]:
+    def _shown(self, state: dict, recalled: str) -> list[Message]:
         at, parts, memory = state["read"], state["parts"], state["memories"][-1]
         lines = [state["asked"], f"Memory: {memory.rstrip('. ') or 'none'}."]
-        if found:
-            lines.append(f"Recalled: {found.rstrip('. ')}.")
+        if recalled:
+            lines.append(f"Recalled: {recalled.rstrip('. ')}.")
         if at < len(parts):
             lines.append(f"Part {at + 1} of {len(parts)}: {' '.join(f'{s}.' for s in parts[at])}")
         else:

@@ -41,15 +41,15 @@ class Rewatch(Look):
         if not isinstance(score, Scored):
             return told, over, score
         problem = state["problem"]
-        said = _SEEN.findall(text)[: self.most]
-        true = [supported(problem.question, s) for s in said]
-        follows = derived(problem.question.rpartition("\n")[2], said)
+        observations = _SEEN.findall(text)[: self.most]
+        true = [supported(problem.question, s) for s in observations]
+        follows = derived(problem.question.rpartition("\n")[2], observations)
         right = verify(problem, follows) if follows else None
-        share = sum(true) / max(len(said), 1)
+        share = sum(true) / max(len(observations), 1)
         parts = {
-            "observed": float(len(said)),
+            "observed": float(len(observations)),
             "supported": share,
-            "unsupported": 1 - share if said else 0.0,
+            "unsupported": 1 - share if observations else 0.0,
             "sufficient": float(isinstance(right, Scored) and right.value >= 1),
         }
         return told, over, replace(score, parts={**score.parts, **parts})

@@ -219,8 +219,8 @@ class Servers:
         apart = APART if head_weight(model).dtype == torch.float32 else ROUNDED
         for policy, (_, folder) in self._held.items():
             live = list(self._live)
-            found = self._each(lambda s, name=folder.name: s.completion(PROBE, 0, greedy, PROBE[0], name), live)
-            for server, one in zip(live, found, strict=True):
+            completions = self._each(lambda s, name=folder.name: s.completion(PROBE, 0, greedy, PROBE[0], name), live)
+            for server, one in zip(live, completions, strict=True):
                 if one is not None and (gap := np.abs(one.logp - _learned(model, policy, one.ids)).max()) > apart:
                     raise ValueError(
                         f"the server {server.url} has another base than the policies: with the adapters of {policy!r} its "

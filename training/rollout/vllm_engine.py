@@ -100,9 +100,9 @@ def room_for(rank: int) -> int:
     return room
 
 
-def all_known(asked: Sequence[str], policies: Sequence[str]) -> None:
+def all_known(requested: Sequence[str], policies: Sequence[str]) -> None:
     """Raises ValueError for requests of a policy that the engine has no adapters of."""
-    if odd := sorted(set(asked) - set(policies)):
+    if odd := sorted(set(requested) - set(policies)):
         raise ValueError(f"vLLM was given no adapters of a policy {odd[0]!r}: name it when the engine is made")
 
 

@@ -51,19 +51,19 @@ def value(a: int, op: str, b: int) -> int:
 
 def told(steps: Sequence[Step], language: str) -> str:
     """The steps in a language, a line each."""
-    said, words = TONGUES[language]
-    return "\n".join(said.format(a=a, op=words[SIGNS.index(op)], b=b, c=c) for a, op, b, c in steps)
+    template, words = TONGUES[language]
+    return "\n".join(template.format(a=a, op=words[SIGNS.index(op)], b=b, c=c) for a, op, b, c in steps)
 
 
 def heard(text: str, language: str) -> list[Step]:
     """The steps that a text says. Raises ValueError for a line that is no step of the language."""
-    said, words = TONGUES[language]
+    template, words = TONGUES[language]
     number = {x: rf"(?P<{x}>-?\d+)" for x in "abc"}
-    pattern = re.compile(said.format(**number, op=f"(?P<op>{'|'.join(words)})"))
+    pattern = re.compile(template.format(**number, op=f"(?P<op>{'|'.join(words)})"))
     steps = []
     for line in text.split("\n"):
         if (match := pattern.fullmatch(line)) is None:
-            raise ValueError(f"aligned_steps: {line!r} is no step in {language}: it says {said!r}")
+            raise ValueError(f"aligned_steps: {line!r} is no step in {language}: it says {template!r}")
         steps.append((int(match["a"]), SIGNS[words.index(match["op"])], int(match["b"]), int(match["c"])))
     return steps
 

@@ -106,14 +106,14 @@ def clauses_of(problem: Problem, text: str) -> list[bool]:
 
 def verdict(kept: Sequence[bool], rounds: int, error: float, rng: Random) -> float:
     """The referee's share of kept clauses, from what the two critics claim in all rounds."""
-    found = 0
+    accepted = 0
     for truth in kept:
         claims = 0
         for _ in range(rounds):
             claims += truth != (rng.random() < error)  # in favour: takes it to be kept
             claims -= truth == (rng.random() < error)  # against: takes it to be broken
-        found += claims > 0
-    return found / len(kept)
+        accepted += claims > 0
+    return accepted / len(kept)
 
 
 def length(text: str) -> int:

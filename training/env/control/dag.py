@@ -60,8 +60,8 @@ class Dag(World):
         for j in causes:
             x[:, j] = x @ weight[:, j] + rng.normal(size=self._n)
         x -= x.mean(0)
-        said = truth ^ ((rng.random((d, d)) < self._flips) & ~np.eye(d, dtype=bool))
-        state = _State(tuple(map(tuple, x.T @ x / self._n)), truth, said, np.zeros((d, d), dtype=bool), ())
+        claimed = truth ^ ((rng.random((d, d)) < self._flips) & ~np.eye(d, dtype=bool))
+        state = _State(tuple(map(tuple, x.T @ x / self._n)), truth, claimed, np.zeros((d, d), dtype=bool), ())
         pairs = [(i, j) for i in range(d) for j in range(i + 1, d)]
         gain = {p: max(self._gains(state, *p)) for p in pairs}
         state.order = tuple(sorted(pairs, key=lambda p: -gain[p]))
@@ -115,13 +115,13 @@ class Dag(World):
 
     def _allowed(self, graph: np.ndarray, a: int, b: int) -> bool:
         """Whether a is no effect of b."""
-        found, ahead = {b}, [b]
+        reached, ahead = {b}, [b]
         for k in ahead:
             for m in np.flatnonzero(graph[k]):
-                if m not in found:
-                    found.add(int(m))
+                if m not in reached:
+                    reached.add(int(m))
                     ahead.append(int(m))
-        return a not in found
+        return a not in reached
 
     def _seen(self, state: _State) -> np.ndarray:
         i, j = state.order[state.at % len(state.order)]

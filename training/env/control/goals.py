@@ -97,14 +97,14 @@ class Goals(World):
 
     def _reached(self, state: _State) -> set[tuple[int, int]]:
         """All cells that can be reached from where the agent is."""
-        found, ahead = {state.at}, [state.at]
+        reached, ahead = {state.at}, [state.at]
         for x, y in ahead:
             for dx, dy in _MOVES:
                 to = (x + dx, y + dy)
-                if to not in found and self._free(state, to):
-                    found.add(to)
+                if to not in reached and self._free(state, to):
+                    reached.add(to)
                     ahead.append(to)
-        return found
+        return reached
 
     def _free(self, state: _State, cell: tuple[int, int]) -> bool:
         return 0 <= cell[0] < self._size and 0 <= cell[1] < self._size and cell not in state.walls

@@ -64,13 +64,13 @@ def read(pictures: np.ndarray) -> np.ndarray:
     return best.reshape(-1, 3, 3)
 
 
-def measured(found: np.ndarray, prompt: Sequence[int]) -> dict[str, float]:
+def measured(cells: np.ndarray, prompt: Sequence[int]) -> dict[str, float]:
     """Parts of the score of what is in the cells [3, 3]."""
     shape, colour, count, place = prompt
-    rows, columns = np.nonzero(found)
+    rows, columns = np.nonzero(cells)
     if not len(rows):
         return dict.fromkeys(("score", "shape", "colour", "place", "count", "exact"), 0.0)
-    things = found[rows, columns]
+    things = cells[rows, columns]
     known = things > 0
     out = {
         "shape": float(np.mean(known & ((things - 1) // len(COLOURS) == shape))),
@@ -104,9 +104,9 @@ class Sprites:
         return int(shape), int((colour + shape + count + place) % len(COLOURS)), int(count), int(place)
 
     def prompt(self, seed: int) -> tuple[str, np.ndarray]:
-        asked = self.asked(seed)
-        shape, colour, count, place = asked
-        return f"{count + 1} {COLOURS[colour]} {SHAPES[shape]}, {PLACES[place]}", _one_hot(asked)
+        attributes = self.asked(seed)
+        shape, colour, count, place = attributes
+        return f"{count + 1} {COLOURS[colour]} {SHAPES[shape]}, {PLACES[place]}", _one_hot(attributes)
 
     def examples(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         kinds = np.array(KINDS)
@@ -122,7 +122,7 @@ class Sprites:
 
     def judge(self, samples: np.ndarray, seeds: Sequence[int]) -> list[dict[str, float]]:
         what = ("other",) if self.other else ()
-        return [measured(found, self.asked(s, *what)) for found, s in zip(read(samples), seeds, strict=True)]
+        return [measured(cells, self.asked(s, *what)) for cells, s in zip(read(samples), seeds, strict=True)]
 
     def told(self, sample: np.ndarray) -> str:
         names = ["?", "-", *(f"{c} {s}" for s in SHAPES for c in COLOURS)]

@@ -44,8 +44,8 @@ def build(prompt: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     form, high = FORMS[prompt[0]], HEIGHTS[prompt[1]]
     wide, deep = (int(k) for k in rng.integers(3, 8, size=2))
     x, y = (int(rng.integers(N - k + 1)) for k in (wide, deep))
-    made = np.zeros((N, N, N), dtype=bool)
-    room = made[:high, x : x + wide, y : y + deep]
+    solid = np.zeros((N, N, N), dtype=bool)
+    room = solid[:high, x : x + wide, y : y + deep]
     if form == "block":
         room[:] = True
     elif form == "stairs":
@@ -57,12 +57,12 @@ def build(prompt: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
     else:
         room[0] = True
         room[:, wide // 2, deep // 2] = True
-    return made
+    return solid
 
 
-def seen(made: np.ndarray) -> np.ndarray:
+def seen(solid: np.ndarray) -> np.ndarray:
     """The views [4, 8, 8] of an object, the top row first: front, right, back, left."""
-    front, right = np.any(made, axis=2)[::-1], np.any(made, axis=1)[::-1]
+    front, right = np.any(solid, axis=2)[::-1], np.any(solid, axis=1)[::-1]
     return np.stack([front, right, front[:, ::-1], right[:, ::-1]])
 
 
@@ -76,15 +76,15 @@ def carved(views: np.ndarray) -> np.ndarray:
 def compared(sample: np.ndarray) -> tuple[float, np.ndarray]:
     """The score of the views [4, 8, 8] from -1 (empty) to 1 (filled), and the carved object."""
     views = np.clip((sample + 1) / 2, 0, 1)
-    made = carved(views > 0.5)
-    if not made.any():
-        return -1.0, made
+    solid = carved(views > 0.5)
+    if not solid.any():
+        return -1.0, solid
     far = []
-    for view, again in zip(views, seen(made), strict=True):
+    for view, again in zip(views, seen(solid), strict=True):
         rows, columns = np.nonzero((view > 0.5) | again)
         area = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
         far.append(min(float(np.abs(view - again).sum()) / area, 1.0))
-    return -float(np.mean(far)), made
+    return -float(np.mean(far)), solid
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +106,8 @@ class Views:
         return of[int(np.random.default_rng(seed_for(seed, "views")).integers(len(of)))]
 
     def prompt(self, seed: int) -> tuple[str, np.ndarray]:
-        asked = self.asked(seed)
-        return f"{FORMS[asked[0]]}, {HEIGHTS[asked[1]]} high", _one_hot(asked)
+        wanted = self.asked(seed)
+        return f"{FORMS[wanted[0]]}, {HEIGHTS[wanted[1]]} high", _one_hot(wanted)
 
     def examples(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         prompts = [PROMPTS[k] for k in rng.integers(len(PROMPTS), size=n)]
@@ -132,21 +132,21 @@ class Views:
                     shown[mine, k] = views[np.roll(mine, -k), k]
         out = []
         for each, seed in zip(shown, seeds, strict=True):
-            score, made = compared(each)
-            high = made.any((1, 2)).sum()
+            score, solid = compared(each)
+            high = solid.any((1, 2)).sum()
             out.append(
                 {
                     "score": score,
                     "consistent": float(score > -CLOSE),
-                    "volume": float(made.mean()),
+                    "volume": float(solid.mean()),
                     "height": float(high == HEIGHTS[self.asked(seed)[1]]),
                 }
             )
         return out
 
     def told(self, sample: np.ndarray) -> str:
-        score, made = compared(sample.reshape(VIEWS, N, N))
-        high, wide, deep = (int(made.any(tuple({0, 1, 2} - {a})).sum()) for a in range(3))
+        score, solid = compared(sample.reshape(VIEWS, N, N))
+        high, wide, deep = (int(solid.any(tuple({0, 1, 2} - {a})).sum()) for a in range(3))
         return f"{high} high, {wide} wide, {deep} deep, consistency {score:.3f}"
 
 

@@ -81,15 +81,15 @@ def believed(
         return []
     player, render = services.player, services.player.renderer
     prompts = [render.prompt([m]) for m in messages]
-    said = [""] * len(prompts)
+    rationales = [""] * len(prompts)
     if rationale:
         seeds = [seed_for(*seed, "judged_actions", i) for i in range(len(prompts))]
         session = player.sampler.open(prompts, seeds)
         drawn = session.generate(replace(player.sampling, max_tokens=rationale))
         services.tokens += sum(len(s.ids) for s in drawn)
-        said = [render.decode(s.ids).partition(OPEN)[0] for s in drawn]
+        rationales = [render.decode(s.ids).partition(OPEN)[0] for s in drawn]
     rows = []
-    for prompt, why in zip(prompts, said, strict=True):
+    for prompt, why in zip(prompts, rationales, strict=True):
         begun = np.concatenate([prompt, render.encode(why + OPEN)])
         for word in ("yes", "no"):
             ids = np.concatenate([begun, render.encode(word)[:1]])

@@ -40,12 +40,12 @@ def _parts(rollout: Rollout, high: int) -> list[Rollout]:
         return [rollout]
     first, *_ = rollout.segments
     steps = [s for s in rollout.segments if s.role == "model"]
-    asked = each_step(rollout, "observation")[:, high] > 0.5
-    if not asked.any():
+    high_level = each_step(rollout, "observation")[:, high] > 0.5
+    if not high_level.any():
         return [rollout]
     decisions: list[Segment] = []
     tasks: list[list[Segment]] = []
-    for step, is_high in zip(steps, asked, strict=True):
+    for step, is_high in zip(steps, high_level, strict=True):
         if is_high:
             decisions.append(replace(step, reward=step.reward or 0.0))
             tasks.append([])

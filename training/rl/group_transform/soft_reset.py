@@ -93,8 +93,8 @@ def _proved_anew(
     for i, name in enumerate(solved):
         if name in problems:
             played = services.play(problems[name], tries, f"anew/{i}")
-            found = [r for r, x in zip(played.rollouts, played.rewards, strict=True) if x >= right]
-            kept += [min(found, key=lambda r: r.n_model)] if found else []
+            right_again = [r for r, x in zip(played.rollouts, played.rewards, strict=True) if x >= right]
+            kept += [min(right_again, key=lambda r: r.n_model)] if right_again else []
     return kept
 
 

@@ -56,8 +56,8 @@ def cited_spans(
 
 def citations(rollout: Rollout) -> float:
     """How well the stretches cited in the last turn agree with its answer, from 0 to 1."""
-    said = [m.content for m in rollout.info.get("messages", ()) if m.role == "assistant"]
-    text = said[-1] if said else rollout.text
+    turns = [m.content for m in rollout.info.get("messages", ()) if m.role == "assistant"]
+    text = turns[-1] if turns else rollout.text
     think = _THINK.search(text)
     answer = read(extract_answer(text) or "")
     cited = [(int(a), int(b)) for a, b in _CITED.findall(think[1])] if think else []

@@ -56,13 +56,13 @@ def guard(
     out, texts, labels, costs = [], [], [], []
     for group, r in zip(groups, rewards, strict=True):
         label, kept = part(group, r, "label"), part(group, r, "keeps_label") > 0
-        said = [extract_answer(rollout.text) or "" for rollout in group.rollouts]
-        p = unsafe(state["weights"], said)
+        answers = [extract_answer(rollout.text) or "" for rollout in group.rollouts]
+        p = unsafe(state["weights"], answers)
         true = np.where(label > 0, p, 1 - p)
         paid = np.where(kept, -np.log(np.maximum(true, floor)), 0.0)
         out.append(np.where(np.isnan(r), np.nan, paid))
         for i in np.flatnonzero(kept & ~np.isnan(r)):
-            texts.append(said[i])
+            texts.append(answers[i])
             labels.append(float(label[i] > 0))
             costs.append(hard if true[i] < 0.5 else 1.0)
     _add(state, texts, labels, costs, keep)

@@ -59,8 +59,8 @@ def principled(
     for group, r in zip(groups, rewards, strict=True):
         paid = []
         for rollout in group.rollouts:
-            asked, broken = read(rollout)
-            wrong = asked & (broken ^ (rng.random(len(KINDS)) < misread))
+            requested, broken = read(rollout)
+            wrong = requested & (broken ^ (rng.random(len(KINDS)) < misread))
             value = bias + float(weights @ wrong)
             paid.append((float(value > 0) if signal == "judge" else value) - length * _apart(rollout))
         out.append(np.where(np.isnan(r), np.nan, paid))
@@ -72,16 +72,16 @@ def read(rollout: Rollout) -> tuple[Array, Array]:
     parts = getattr(rollout.score, "parts", {})
     told = [c["kind"] for c in rollout.problem.args.get("clauses", ())]
     told = told or [KINDS[i] for i in range(len(KINDS)) if f"c{i + 1}" in parts]
-    asked, broken = np.zeros(len(KINDS), bool), np.zeros(len(KINDS), bool)
+    requested, broken = np.zeros(len(KINDS), bool), np.zeros(len(KINDS), bool)
     for i, kind in enumerate(told, 1):
-        asked[KINDS.index(kind)] = True
+        requested[KINDS.index(kind)] = True
         broken[KINDS.index(kind)] = parts.get(f"c{i}", 0.0) != 1.0
-    return asked, broken
+    return requested, broken
 
 
 def _apart(rollout: Rollout) -> float:
-    want, said = len(rollout.problem.answer.split()), extract_answer(last_turn(rollout)) or ""
-    return min(1.0, abs(len(said.replace(",", " ").split()) - want) / max(want, 1))
+    want, answer = len(rollout.problem.answer.split()), extract_answer(last_turn(rollout)) or ""
+    return min(1.0, abs(len(answer.replace(",", " ").split()) - want) / max(want, 1))
 
 
 def _asked(rng: np.random.Generator, n: int) -> Array:
@@ -96,8 +96,8 @@ def hardened(rng: np.random.Generator, rounds: int, n: int) -> tuple[Array, floa
     w, b = _logistic(x, y)
     h, trail = np.zeros(len(KINDS)), []
     for turn in range(rounds + 1):
-        asked = _asked(rng, n)
-        kind = np.where(asked, h + rng.gumbel(size=asked.shape), -np.inf).argmax(1)
+        requested = _asked(rng, n)
+        kind = np.where(requested, h + rng.gumbel(size=requested.shape), -np.inf).argmax(1)
         lie = np.eye(len(KINDS))[kind]
         fooled = b + lie @ w > 0
         trail.append(float(1 - fooled.mean()))
@@ -115,9 +115,10 @@ def hardened(rng: np.random.Generator, rounds: int, n: int) -> tuple[Array, floa
 
 def refined(rng: np.random.Generator, n: int, error: float) -> tuple[Array, float, list[float]]:
     """Weights [K] of a reward model from the pairs on whose order two critics and a referee agree twice."""
-    asked = _asked(rng, n)
+    requested = _asked(rng, n)
     sides = [
-        asked & (rng.random(asked.shape) < rng.integers(0, 4, n)[:, None] / asked.sum(1, keepdims=True)) for _ in "ab"
+        requested & (rng.random(requested.shape) < rng.integers(0, 4, n)[:, None] / requested.sum(1, keepdims=True))
+        for _ in "ab"
     ]
 
     def heard(broken: Array) -> Array:
@@ -126,7 +127,7 @@ def refined(rng: np.random.Generator, n: int, error: float) -> tuple[Array, floa
             - np.where(rng.random(broken.shape) < error, ~broken, broken).astype(int)
             for _ in range(2)
         )
-        return ((claims > 0) & asked).sum(1)
+        return ((claims > 0) & requested).sum(1)
 
     first, second = ([heard(s) for s in sides] for _ in "12")
     order = np.sign(first[0] - first[1])

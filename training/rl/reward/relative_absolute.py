@@ -42,13 +42,13 @@ def relative_absolute(
     if sigma <= 0:
         raise ValueError(f"relative_absolute: sigma is {sigma}: it is a width, above 0")
     rated = [part(g, r, "rated") > 0 for g, r in zip(groups, rewards, strict=True)]
-    said = [part(g, r, "rating") for g, r in zip(groups, rewards, strict=True)]
+    ratings = [part(g, r, "rating") for g, r in zip(groups, rewards, strict=True)]
     wanted = [part(g, r, "wanted")[ok] for g, r, ok in zip(groups, rewards, rated, strict=True)]
     items = [
-        (s[ok].mean(), s[ok].var(), y[0]) if ok.any() else None for s, ok, y in zip(said, rated, wanted, strict=True)
+        (s[ok].mean(), s[ok].var(), y[0]) if ok.any() else None for s, ok, y in zip(ratings, rated, wanted, strict=True)
     ]
     out = []
-    for i, (s, r, item) in enumerate(zip(said, rewards, items, strict=True)):
+    for i, (s, r, item) in enumerate(zip(ratings, rewards, items, strict=True)):
         if item is None:
             out.append(np.where(np.isnan(r), np.nan, 0.0))
             continue

@@ -105,13 +105,13 @@ class MaskedDiffusion(Generation):
         mine = np.asarray(row.columns["loss_weight"]) >= 1
         last = int(np.flatnonzero(mine).max(initial=-1)) + 1
         first = int(np.flatnonzero(~mine[:last]).max(initial=-1)) + 1  # behind the turn the template may write more
-        said = row.ids[first:last]
-        if len(said) > self.length or not first:
+        turn = row.ids[first:last]
+        if len(turn) > self.length or not first:
             raise ValueError(
-                f"generation/masked_diffusion: a turn has {len(said)} tokens after a prompt of {first}, and turns have {self.length}: raise length, or "
+                f"generation/masked_diffusion: a turn has {len(turn)} tokens after a prompt of {first}, and turns have {self.length}: raise length, or "
                 "leave out longer demonstrations; a prompt comes first, with sft.context_weight below 1"
             )
-        answer = np.concatenate([said, np.full(self.length - len(said), renderer.end_id)])
+        answer = np.concatenate([turn, np.full(self.length - len(turn), renderer.end_id)])
         masked = rng.random(self.length) < rng.random()
         wrong = ~masked & (rng.random(self.length) < self.corrupt)
         other = (
@@ -150,14 +150,14 @@ class MaskedDiffusion(Generation):
         )
 
     def loss(self, stats: TokenStats, batch: Batch) -> list[Terms]:
-        asked = torch.where(batch.trainable, batch.columns["asked"], 0.0)
-        values = -torch.where(asked > 0, stats.logp, 0.0)
+        weights = torch.where(batch.trainable, batch.columns["asked"], 0.0)
+        values = -torch.where(weights > 0, stats.logp, 0.0)
         sure = torch.where(batch.trainable, stats.extras["sure"], 0.0)
         return [
             Terms(
                 values=values,
                 denominator="loss_tokens",
-                metrics={"nll": (values.detach().sum(), asked.sum().clamp_min(1))},
+                metrics={"nll": (values.detach().sum(), weights.sum().clamp_min(1))},
             ),
             Terms(
                 values=self.bce_weight * sure,
@@ -276,8 +276,8 @@ class _Session:
         device = head_weight(model).device
         prompts = [torch.from_numpy(np.asarray(p, dtype=np.int64)).to(device) for p in self.prompts]
         rngs = [np.random.Generator(np.random.Philox(key=[seed, 0])) for seed in self.seeds]
-        first, found = self.begun or (0, np.zeros((n, length), dtype=np.int64))
-        turns = found.copy()
+        first, begun = self.begun or (0, np.zeros((n, length), dtype=np.int64))
+        turns = begun.copy()
         order, drawn = (np.zeros((n, length, way.steps), dtype=np.int64) for _ in range(2))
         logp, entropy = np.zeros((n, length)), np.zeros((n, length))
         heat = sampling.temperature
