@@ -48,6 +48,7 @@ N_QUESTIONS, SAMPLES, BLANKED = 400, 8, 2
 PER_FAMILY, FAMILY_SAMPLES, MOST = 100, 4, 64
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
+PICTURE = ROOT / "docs" / "images" / "learning.svg"
 RUNS = ROOT / "benchmarks" / "runs" / "learning"  # one file per finished seed: every score, and the commit it ran on
 STAGES = ("kb", "questions", "problems", "demonstrations", "sft", "preferences", "clean", "reward", "prefer", "rl")
 CONTROLS = ("sft continued", "sft, more shown", "rejection sampling")
@@ -347,22 +348,19 @@ def result(case: str, metric: str, values: list[float], unit: str = "share", bet
 
 
 def summarise(runs: list[dict]) -> list[dict]:
-    """Results in the one shape of all benchmarks."""
+    """Results in the one shape of all benchmarks: models first, then differences, then what else was measured."""
     device = f"{runs[0]['threads']} thread(s) of a shared CPU"
     return [{**r, "device": device} for r in (*_levels(runs), *_gains(runs), *_by_kind(runs), *_other(runs))]
 
 
 def _levels(runs: list[dict]) -> list[dict]:
-    """How right each model is."""
+    """How right each model is: a case each, with SHOWN as its metrics."""
     out = []
-    for name in ("sft", "prefer", "rl", *CONTROLS):
-        for metric in ("pass@1", "pass@8"):
-            out.append(result(f"{NAMES[name]}, temperature 1", metric, per_seed(runs, name, metric)))
-        out.append(result(f"{NAMES[name]}, greedy", "pass@1", per_seed(runs, f"{name}, greedy", "pass@1")))
+    for name in TRAINED:
+        out += [result(NAMES[name], shown, per_seed(runs, f"{name}{case}", m)) for shown, case, m in SHOWN]
     for chosen in CHOSEN:
         out.append(result(f"best of n of SFT by {chosen}", "pass@1", per_seed(runs, f"best of n, {chosen}", "pass@1")))
-    counts = [float(r["cases"]["best of n, majority"]["n"]) for r in runs]
-    return [*out, result("n of best of n", "answers", counts, "answers")]
+    return out
 
 
 def _gains(runs: list[dict]) -> list[dict]:
@@ -373,13 +371,12 @@ def _gains(runs: list[dict]) -> list[dict]:
         ("prefer, cleaned", "prefer, noisy"),
         ("rl", "sft"),
         ("rl", "prefer"),
+        *(("rl", control) for control in CONTROLS),
     ]
     out = []
-    for name, other in [*pairs, *(("rl", control) for control in CONTROLS)]:
+    for name, other in pairs:
         title = f"{NAMES[name]} minus {NAMES[other]}"
-        for metric in ("pass@1", "pass@8"):
-            out.append(result(f"{title}, temperature 1", metric, gain(runs, name, other, metric)))
-        out.append(result(f"{title}, greedy", "pass@1", gain(runs, f"{name}, greedy", f"{other}, greedy")))
+        out += [result(title, shown, gain(runs, f"{name}{case}", f"{other}{case}", m)) for shown, case, m in SHOWN]
     for chosen in CHOSEN:
         title = f"RL, greedy, minus best of n of SFT by {chosen}"
         out.append(result(title, "pass@1", gain(runs, "rl, greedy", f"best of n, {chosen}")))
@@ -391,19 +388,17 @@ def _by_kind(runs: list[dict]) -> list[dict]:
     out = []
     for hops in (1, 2, 3):
         among = lambda c, i, hops=hops: c["hops"][i] == hops  # noqa: E731
-        text = f"RL minus SFT, questions of {hops} hop{'s' * (hops > 1)}, temperature 1"
+        text = f"RL minus SFT, questions of {hops} hop{'s' * (hops > 1)}"
         out.append(result(text, "pass@1", gain(runs, "rl", "sft", among=among)))
-    for name, other in (("prefer", "sft"), ("rl", "sft"), *(("rl", control) for control in CONTROLS)):
-        values = gain(runs, f"{name}, families", f"{other}, families")
-        out.append(result(f"{NAMES[name]} minus {NAMES[other]}, families", "pass@1", values))
     for family in sorted(set(runs[0]["cases"]["sft, families"]["families"])):
         among = lambda c, i, family=family: c["families"][i] == family  # noqa: E731
         spoken = family.replace("_", " ")
-        for name in ("sft", "prefer", "rl"):
+        for name in TRAINED:
             values = per_seed(runs, f"{name}, families", "pass@1", among)
             out.append(result(f"{NAMES[name]}, {spoken}", "pass@1", values))
-        values = gain(runs, "rl, families", "sft, families", among=among)
-        out.append(result(f"RL minus SFT, {spoken}", "pass@1", values))
+        for name in ("prefer", "rl"):
+            values = gain(runs, f"{name}, families", "sft, families", among=among)
+            out.append(result(f"{NAMES[name]} minus SFT, {spoken}", "pass@1", values))
     return out
 
 
@@ -411,6 +406,8 @@ def _other(runs: list[dict]) -> list[dict]:
     """RL without what its searches bring back, searches, the reward model, seconds."""
     blanked = per_seed(runs, "rl, search blanked", "pass@1")
     out = [result("RL, search results blanked", "pass@1", blanked, better="lower")]
+    counts = [float(r["cases"]["best of n, majority"]["n"]) for r in runs]
+    out.append(result("n of best of n", "answers", counts, "answers"))
     for n in ("sft", "prefer", "rl"):
         out.append(result(f"{NAMES[n]}, searches", "calls", per_seed(runs, n, "calls"), "calls", "lower"))
     for source in sorted(runs[0]["reward"]["sources"]):
@@ -425,6 +422,43 @@ def _other(runs: list[dict]) -> list[dict]:
     return out
 
 
+def plot(results: Sequence[dict], path: Path) -> None:
+    """What each model is right in, with its interval: the questions, and the families."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "espalier"
+    import matplotlib.pyplot as plt
+
+    known = {(r["case"], r["metric"]): r for r in results}
+    names = [*(NAMES[n] for n in TRAINED), *(f"best of n of SFT by {c}" for c in CHOSEN)]
+    figure, panels = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, width_ratios=(3, 2))
+    for panel, metric, title in zip(panels, ("pass@1", "families"), ("held-out questions", "families"), strict=True):
+        for y, name in enumerate(names):
+            if r := known.get((name, metric)):
+                colour = COLOURS.get(name, "#555555")
+                panel.plot([r["low"], r["high"]], [y, y], color=colour, linewidth=2)
+                panel.plot(r["value"], y, "o", color=colour, markersize=6)
+        if start := known.get((NAMES["sft"], metric)):
+            panel.axvline(start["value"], color=COLOURS["SFT"], linewidth=0.8, linestyle=":")
+        panel.set_title(f"{title}, pass@1", fontsize=10)
+        panel.grid(alpha=0.25, axis="x")
+        panel.set_xlim(left=0)
+    panels[0].set_yticks(range(len(names)), names, fontsize=9)
+    panels[0].invert_yaxis()
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
+
+
+# How a metric is called, what its case has behind the name of the model, and the metric
+SHOWN = (
+    ("pass@1", "", "pass@1"),
+    ("pass@8", "", "pass@8"),
+    ("greedy", ", greedy", "pass@1"),
+    ("families", ", families", "pass@1"),
+)
+COLOURS = {"SFT": "#b8791f", "prefer": "#5a9e4b", "RL": "#3b73c4"}
 NAMES = {
     "sft": "SFT",
     "prefer": "prefer",
@@ -500,8 +534,10 @@ def main() -> None:
     )
     if len(commits) != 1:
         sys.exit("error: the finished seeds ran on several commits: run `make bench-learning` to the end on one")
-    (RESULTS / "learning.json").write_text(json.dumps(summarise(runs), indent=1) + "\n")
-    for r in summarise(runs):
+    results = summarise(runs)
+    (RESULTS / "learning.json").write_text(json.dumps(results, indent=1) + "\n")
+    plot(results, PICTURE)
+    for r in results:
         print(f"{r['case']:60} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]")
 
 

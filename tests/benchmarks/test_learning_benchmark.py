@@ -45,7 +45,10 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
         "rejection-sampling SFT",
         "SFT with as many demonstrations as RL saw problems",
     ):
-        assert (f"RL minus {other}, temperature 1", "pass@1") in summary
+        assert {(f"RL minus {other}", shown) for shown, *_ in learning.SHOWN} <= summary.keys()
     for chosen in learning.CHOSEN:
         assert (f"RL, greedy, minus best of n of SFT by {chosen}", "pass@1") in summary
     assert all(r["n"] == 2 and not r["peers"] for r in summary.values())
+    learning.plot(list(summary.values()), tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert all(f"<!-- {name} -->" in drawn for name in learning.NAMES.values())
