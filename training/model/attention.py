@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from training.model.kv_cache import CachedRows
-from training.model.vision import embedded, sees
+from training.model.vision import sees, text_inputs
 
 NAME = "espalier"
 # the pieces of the stream (start, tokens) that a row reads as its prefix, and how many tokens of its own follow
@@ -84,6 +84,13 @@ class PackedRows:
     def spans(self) -> Spans:
         """As compiled code reads them."""
         return Spans.of(self.lengths, [])
+
+    def sum_before(self, x: Tensor) -> Tensor:
+        """Of numbers x [1, T], one for each token, the sum over those before it in its row: [1, T]."""
+        upto = F.pad(x[0].cumsum(0), (1, 0))
+        lengths = torch.tensor(self.lengths, device=x.device)
+        starts = (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
+        return (upto[:-1] - upto[starts])[None]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """q, k, v [1, heads, T, D], where the number of heads of q may be a multiple of that of k and v; returns [1, T,
@@ -190,6 +197,16 @@ class SharedRows:
     def spans(self) -> Spans:
         """As compiled code reads them."""
         return Spans.of(self.lengths, self.after)
+
+    def sum_before(self, x: Tensor) -> Tensor:
+        """As `PackedRows.sum_before`."""
+        first = sum(self.lengths)
+        out, upto = [self.roots.sum_before(x[:, :first])], F.pad(x[0].cumsum(0), (1, 0))
+        for pieces, n in self.after:
+            given = sum((upto[start + k] - upto[start] for start, k in pieces), upto[0])
+            out.append((given + upto[first : first + n] - upto[first])[None])
+            first += n
+        return torch.cat(out, 1)
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """As `PackedRows.attend`."""
@@ -336,5 +353,5 @@ def through_body(model: nn.Module, ids: Tensor, position: Tensor, rows: Any) -> 
     body: Any = model.base_model
     if not sees(model):
         return body(input_ids=ids, position_ids=position, rows=rows, use_cache=False).last_hidden_state
-    shown = embedded(body, ids)
-    return body.text_model(inputs_embeds=shown, position_ids=position, rows=rows, use_cache=False).last_hidden_state
+    text, given = text_inputs(model, ids, position, rows)
+    return text(**given, rows=rows, use_cache=False).last_hidden_state

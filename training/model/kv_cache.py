@@ -14,12 +14,13 @@ from torch import Tensor
 
 @dataclass(kw_only=True)
 class Prefix:
-    """Keys and values of prompts, read-only: layer -> [U, G, P, D], and the tokens [U] of each. One prefill serves all
-    rows of a prompt."""
+    """Keys and values of prompts, read-only: layer -> [U, G, P, D], the tokens [U] of each, and their `CachedRows.sums`
+    [U]. One prefill serves all rows of a prompt."""
 
     keys: dict[int, Tensor]
     values: dict[int, Tensor]
     length: np.ndarray
+    sums: np.ndarray
 
 
 class CachedRows:
@@ -32,6 +33,7 @@ class CachedRows:
     end, and no query reads them before they are overwritten.
 
     held    [B] how many tokens each row holds after its prompt
+    sums    [B] of the numbers that `sum_before` was given for them
     prompt  [B] index of its prompt in `prefix`
     longest tokens of the longest row during a pass
     """
@@ -44,7 +46,7 @@ class CachedRows:
         prompt: np.ndarray | None = None,
     ) -> None:
         self.device, self.prefix = torch.device(device), prefix
-        self.held = np.zeros(rows, dtype=np.int64)
+        self.held, self.sums = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
         self.prompt = np.zeros(rows, dtype=np.int64) if prompt is None else np.asarray(prompt)
         self.keys: dict[int, Tensor] = {}  # layer -> [B, G, capacity, D]
         self.values: dict[int, Tensor] = {}
@@ -55,7 +57,8 @@ class CachedRows:
         """A cache of rows that continue the rows `prompt` [B'] of this one; an index may be repeated."""
         longest = int(self.held.max())
         keys, values = ({i: x[:, :, :longest] for i, x in cache.items()} for cache in (self.keys, self.values))
-        return CachedRows(len(prompt), self.device, Prefix(keys=keys, values=values, length=self.held.copy()), prompt)
+        prefix = Prefix(keys=keys, values=values, length=self.held.copy(), sums=self.sums.copy())
+        return CachedRows(len(prompt), self.device, prefix, prompt)
 
     def join(self, prefix: Prefix, prompt: np.ndarray, keep: np.ndarray) -> None:
         """Add rows after the prompts `prefix` (`prompt` [B'] says which) behind the rows of the slots `keep` [K]. All
@@ -75,9 +78,14 @@ class CachedRows:
                 out[i][len(known) :, :, : x.shape[2]] = x
             return out
 
-        self.prefix = Prefix(keys=both(mine.keys, prefix.keys), values=both(mine.values, prefix.values), length=length)
+        sums = np.concatenate([mine.sums[known], prefix.sums])
+        self.prefix = Prefix(
+            keys=both(mine.keys, prefix.keys), values=both(mine.values, prefix.values), length=length, sums=sums
+        )
         self.prompt = np.concatenate([of, prompt + len(known)])
-        self.held = np.concatenate([self.held[keep], np.zeros(len(prompt), dtype=np.int64)])
+        self.held, self.sums = (
+            np.concatenate([x[keep], np.zeros(len(prompt), dtype=np.int64)]) for x in (self.held, self.sums)
+        )
         slots = torch.from_numpy(np.asarray(keep, dtype=np.int64)).to(self.device)
         for cache in (self.keys, self.values):
             for i, x in cache.items():
@@ -108,7 +116,7 @@ class CachedRows:
             return
         one, two = np.concatenate([a, b]), np.concatenate([b, a])
         longest = int(self.held[one].max())
-        for x in (self.held, self.prompt):
+        for x in (self.held, self.sums, self.prompt):
             x[one] = x[two]
         if longest:
             one, two = (torch.from_numpy(x).to(self.device) for x in (one, two))
@@ -167,6 +175,15 @@ class CachedRows:
         if n > 1 or not self.even:
             self.mask = _mask(self.columns[:, None], self.used)
         return self.start[:, None] + columns
+
+    def sum_before(self, x: Tensor) -> Tensor:
+        """Of numbers x [rows, n] for the new tokens of a pass, 0 for padding, the sum over what is before each in its row:
+        [rows, n]. A pass asks at most once, and the rows keep their sums."""
+        mine = self.sums[self.lo : self.hi].copy()
+        self.sums[self.lo : self.hi] += x.sum(1).cpu().numpy()
+        if self.prefix is not None:
+            mine += self.prefix.sums[self.prompt[self.lo : self.hi]]
+        return torch.from_numpy(mine).to(x.device)[:, None] + x.cumsum(1) - x
 
     def advance(self) -> None:
         """End a pass: the new tokens now count as held."""

@@ -32,14 +32,14 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import logging
+from transformers.utils import cached_file, logging
 
 from training.model import attention, lora
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_embedded, own_forward
 from training.model.gguf_header import config_of, gguf_of, read_header
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
 from training.model.native import layers as native
-from training.model.vision import tokens_of
+from training.model.vision import KNOWN, Grids, as_read, told_of
 from training.model.quantised import n_quantised
 from training.model.size import weights_of
 
@@ -222,14 +222,21 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _picture_tokens(path: str | Path) -> int:
+def _picture_tokens(path: str | Path) -> int | Grids:
     """How many tokens a picture has for the model of a folder or Hub name; 0 if it reads text alone."""
     config = Path(path) / "config.json"
-    if config.exists():
-        return tokens_of(json.loads(config.read_text(encoding="utf-8")))
-    return (
-        0 if gguf_of(path) is not None or Path(path).exists() else tokens_of(AutoConfig.from_pretrained(path).to_dict())
+    if not config.exists() and (gguf_of(path) is not None or Path(path).exists()):
+        return 0
+    told = (
+        json.loads(config.read_text(encoding="utf-8"))
+        if config.exists()
+        else AutoConfig.from_pretrained(path).to_dict()
     )
+    processor = {}
+    if told.get("vision_config"):
+        file = cached_file(str(path), "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
+        processor = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    return as_read(told, processor)
 
 
 def load_model(
@@ -256,7 +263,8 @@ def load_model(
         _check_memory(folder, dtype, device)
     tokenizer = load_tokenizer(path)
     with _loading(path):
-        vision = getattr(tokenizer, "picture_tokens", 0) > 0
+        sight: int | Grids = getattr(tokenizer, "picture_tokens", 0)
+        vision = bool(sight)
         kind: Any = AutoModelForImageTextToText if vision else AutoModelForCausalLM
         loaded: Any = kind.from_pretrained(
             *_source(path),
@@ -268,6 +276,8 @@ def load_model(
             output_loading_info=True,
         )
         model, info = loaded
+    if isinstance(sight, Grids):  # the model resizes pictures itself, wherever it is saved
+        model.config.pictures = told_of(sight)
     if file:  # its weights are plain tensors by now; transformers' note about the file would forbid saving them
         model.hf_quantizer = None
         vars(model.config).pop("quantization_config", None)
@@ -425,6 +435,11 @@ def _loading(path: str | Path) -> Iterator[None]:
         with no_bars() if local else nullcontext():
             yield
     except ValueError as e:
+        if "Unrecognized configuration class" in str(e):
+            raise ValueError(
+                f"{path} is not of an architecture that transformers loads as a language model; of those that read pictures, "
+                f"these are supported: {KNOWN}"
+            ) from None
         if "trust_remote_code" not in str(e):
             raise
         raise ValueError(

@@ -22,6 +22,7 @@ between two turns.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -32,7 +33,9 @@ import numpy as np
 from jinja2.exceptions import TemplateError
 from transformers import PreTrainedTokenizerBase
 
+from synth.pictures import picture_key
 from synth.types import Message
+from training.model.vision import KNOWN, Grids
 from training.types import picture_ids
 
 PICTURE = "<image>"  # a picture's place in the text of a message
@@ -109,7 +112,7 @@ class Renderer:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.tokenizer = tokenizer
         self.name = tokenizer.name_or_path
-        self.picture_tokens = int(getattr(tokenizer, "picture_tokens", 0))
+        self.picture_tokens: int | Grids = getattr(tokenizer, "picture_tokens", 0)  # of each picture, or by its size
         eos: Any = tokenizer.eos_token_id
         if eos is None:
             raise ValueError(
@@ -243,19 +246,30 @@ class Renderer:
         if not self.picture_tokens:
             raise ValueError(
                 f"a message shows a picture, and the model of {self.name!r} reads text alone: choose a vision-language model "
-                "(SmolVLM, Idefics3)"
+                f"({KNOWN})"
             )
         before, after = self._frame
         ids: list[np.ndarray] = []
         for i, part in enumerate(parts):
-            ids += [before, picture_ids(part, self.picture_tokens), after] if i % 2 else [self._words(part)]
+            ids += [before, picture_ids(part, self._tokens(part)), after] if i % 2 else [self._words(part)]
         return np.concatenate(ids)
+
+    def _tokens(self, name: str) -> int:
+        """How many tokens a picture has."""
+        n = self.picture_tokens
+        return n if isinstance(n, int) else math.prod(n.held(picture_key(name)))
 
     @cached_property
     def _frame(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ids before and after a picture that is shown whole, as SmolVLM's and Idefics3's processors write them; none
-        where the tokenizer has no such tokens."""
+        """Ids before and after a picture that is shown whole, as the processors of SmolVLM and Idefics3, and the templates
+        of Qwen, write them; none where the tokenizer has no such tokens."""
         known = self.tokenizer.get_vocab()
+        if isinstance(self.picture_tokens, Grids):
+            begin, end = (
+                np.array([known[t]] if t in known else [], dtype=np.int64)
+                for t in ("<|vision_start|>", "<|vision_end|>")
+            )
+            return begin, end
         edge, whole = ([known[t]] if t in known else [] for t in ("<fake_token_around_image>", "<global-img>"))
         return np.array([*edge, *whole], dtype=np.int64), np.array(edge, dtype=np.int64)
 
