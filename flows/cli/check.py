@@ -147,7 +147,7 @@ def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:
 
     import torch
 
-    from tasks.lab.behaviour import behave, write
+    from tasks.lab.behaviour import behave, verdict, write
     from tasks.planning.resolve import read_recipe
 
     torch.set_num_threads(1)  # the worlds are so small that threads would only wait for each other
@@ -157,7 +157,7 @@ def _behaviour(names: list[str], record: bool, keys: tuple[str, ...]) -> int:
         effect, protocol = outcome["effect"], outcome["protocol"]
         failed += not outcome["holds"]
         print(
-            f"{'holds ' if outcome['holds'] else 'UNSEEN'}  {name}  {protocol['metric']} {protocol['direction']} than {protocol['against']}: "
+            f"{'holds' if outcome['holds'] else verdict(outcome).upper():<8}  {name}  {protocol['metric']} {protocol['direction']} than {protocol['against']}: "
             f"{effect['mean']:+.4g} [{effect['low']:.4g}, {effect['high']:.4g}], {effect['n']} seeds, {outcome['seconds']} s"
         )
         if record:

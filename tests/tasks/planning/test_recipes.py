@@ -146,6 +146,22 @@ def test_evidence_of_older_code_is_named_and_fails_nothing(capsys, tmp_path, mon
     )
 
 
+@pytest.mark.parametrize("mean, word", [(0.4, "holds   "), (0.0, "UNSEEN  "), (-0.4, "REVERSED")])
+def test_a_protocol_that_ran_says_its_verdict(capsys, monkeypatch, mean, word):
+    from flows.cli import main
+    from tasks.lab import behaviour
+
+    ran = {
+        "holds": mean > 0.1,
+        "effect": {"mean": mean, "low": mean - 0.1, "high": mean + 0.1, "n": 8},
+        "protocol": {"metric": "auc", "direction": "higher", "against": "grpo"},
+        "seconds": 1.0,
+    }
+    monkeypatch.setattr(behaviour, "behave", lambda name, where, progress: ran)
+    assert main(["check", "gigpo", "--behaviour", "--on-task"]) == (mean <= 0.1)
+    assert capsys.readouterr().out.startswith(f"{word}  gigpo  auc higher than grpo: ")
+
+
 def test_protocols_run_only_where_they_are_asked_for(capsys, monkeypatch):
     from flows.cli import check, main
 
