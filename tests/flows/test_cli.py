@@ -15,6 +15,7 @@ from flows.overrides import merged, of_profile, overrides
 from tasks.core.errors import UserError
 from tasks.core.paths import CODE
 from tasks.planning import plan
+from tasks.planning.resolve import check_params, resolve
 from tasks.core.config import read_yaml
 from tasks.runtime import dvc
 from tasks.storage import commit
@@ -35,6 +36,13 @@ def said(capsys, *args, code=0):
     assert cli.main(list(args)) == code
     out = capsys.readouterr()
     return out.out if code == 0 else out.err
+
+
+def test_a_project_begins_with_the_default_run(project):
+    """grpo names no preference loss, and DPO on cleaned pairs alone unlearns the families."""
+    assert read_yaml(project / "params.yaml")["recipe"] == "default"
+    stages, _ = resolve(check_params(read_yaml(project / "params.yaml"), project / "params.yaml"))
+    assert stages["prefer"].params["sft_weight"] == 1.0
 
 
 def test_the_first_screen_is_by_task_and_short_and_help_lists_every_command(capsys):
@@ -136,7 +144,7 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
         (
-            ["run", "--dry-run", "--set", "rl.samples_per_prompt=1"],
+            ["run", "--dry-run", "--recipe", "grpo", "--set", "rl.samples_per_prompt=1"],
             ["rl.samples_per_prompt to 2 or more, or choose rl.advantage among"],
         ),
         (
