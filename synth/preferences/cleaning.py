@@ -18,9 +18,9 @@ from synth.preferences.cleaners._features import BLIND, Differences, Known, Part
 from synth.preferences.cleaners._length import style
 from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaners._ranks import ranks
+from synth.preferences.cleaners._ranks import Ranks, ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
-from synth.preferences.ledger import Ledger, Names, Once, Told, Verdicts, View, afresh, group_of
+from synth.preferences.ledger import Ledger, Once, Told, Verdicts, View, afresh, group_of
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -102,7 +102,23 @@ def no_collection() -> Iterator[None]:
 def noise_interval(pairs: Iterable[PreferencePair], groups: np.ndarray | None = None) -> dict[str, Any] | None:
     """The share of wrong labels with its interval, over the pairs whose label was judged by text
     (`synth.preferences.cleaners._noise`); None without. groups [pairs]: what `ranks` says of their groups, if that is known."""
-    names, told, cast, at = Names(), array("d"), array("b"), array("q")
+    seen = _by_name(pairs, groups)
+    if seen is None:
+        return None
+    right, group, said = seen
+    flipped, drawn, proven = said.T
+    right = np.where(flipped, 1 - right, right)
+    sign = np.where(flipped, np.int8(-1), np.int8(1))
+    interval = estimate(right, group, drawn * sign, proven=int((proven * sign < 0).sum()))
+    return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
+
+
+def _by_name(
+    pairs: Iterable[PreferencePair], groups: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Of the pairs whose label was judged by text, in the order of their ids: out_of_fold, the place of the group among all, and [n, 3]
+    int8: flipped, drawn anchor, anchor; None of fewer than 30."""
+    names, told, cast, at = Ranks(), array("d"), array("b"), array("q")
 
     def judged() -> Iterator[PreferencePair]:
         for i, p in enumerate(pairs):
@@ -123,11 +139,7 @@ def noise_interval(pairs: Iterable[PreferencePair], groups: np.ndarray | None = 
     if len(told) < 30:
         return None
     order = np.argsort(names.whole(), kind="stable")
-    right, group = np.array(told)[order], group[order]
-    flipped, drawn, proven = np.array(cast).reshape(-1, 3)[order].T
-    sign = np.where(flipped, -1, 1)
-    interval = estimate(np.where(flipped, 1 - right, right), group, drawn * sign, proven=int((proven * sign < 0).sum()))
-    return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
+    return np.array(told)[order], group[order], np.array(cast, np.int8).reshape(-1, 3)[order]
 
 
 def _runs(cleaners: Iterable[Callable[..., Any]]) -> Iterator[list[Callable[..., Any]]]:
@@ -288,8 +300,12 @@ def margins(
     if isinstance(difference, Differences) and difference.small:
         difference = difference.table()
     rows = difference.part if isinstance(difference, Differences) else difference.__getitem__
-    for seen, unseen in GroupKFold(folds).split(out, groups=index):
-        of = rows(seen)
+    fold = np.zeros(len(out), np.int8 if folds < 128 else np.int64)
+    for k, (_, unseen) in enumerate(GroupKFold(folds).split(out, groups=index)):
+        fold[unseen] = k
+    del unseen  # and what the generator holds of it: some 60 bytes a row
+    for k in range(folds):
+        of, unseen = rows(np.flatnonzero(fold != k)), np.flatnonzero(fold == k)
         weight, scale = fitted(of, c), 1.0
         if len(hidden):
             weight[list(hidden)] = 0.0

@@ -260,23 +260,6 @@ def blocks(pairs: Sequence[PreferencePair], rows: np.ndarray) -> Iterator[np.nda
         at += len(part)
 
 
-class Names:
-    """Ids of pairs as bytes, which sort as the texts do: as many bytes each as the longest has."""
-
-    def __init__(self) -> None:
-        self._some, self._parts = list[bytes](), list[np.ndarray]()
-
-    def add(self, name: str) -> None:
-        self._some.append(name.encode("utf-8", "surrogatepass"))
-        if len(self._some) >= ROWS:
-            self._parts.append(np.array(self._some))
-            self._some = []
-
-    def whole(self) -> np.ndarray:
-        """[n]"""
-        return np.concatenate([*self._parts, np.array(self._some, "S1" if not self._some else None)])
-
-
 class Verdicts(Sequence[Decision]):
     """Decisions about n pairs, in order; `add` appends. kinds: what was said; code [n]: the kind of each."""
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from synth.preferences.cleaners._filed import Filed
 from synth.preferences.ledger import Once, afresh
 from synth.types import Message, PreferencePair
 
@@ -46,20 +47,21 @@ NAMES = (
     "line fits question",
     "new",
 )
+TAKEN = 1 << 20  # rows whose kinds and tags are counted at once
 CELLS = 1 << 23  # numbers of a table of differences that is held as a whole
 READ, BLOCK = 1 << 13, 1 << 12  # pairs that are read at once; rows of a table that are
 
 
 class Known:
-    """What was read of pairs, by a 64-bit hash of their texts: 132 bytes each. values [m, NAMES]: chosen minus rejected; about,
-    good, bad [m] int32: the places of kind and tags among `kinds` and `tags`.
+    """What was read of pairs, by a 64-bit hash of their texts: 20 bytes each in memory, and 112 in a temporary file. values [m, NAMES]: chosen
+    minus rejected; about, good, bad [m] int32: the places of kind and tags among `kinds` and `tags`.
 
     once: (name, make) -> what `make` gives, or gave to an earlier run that was killed (`Ledger.once`); parts are called 0, 1, ...
     """
 
     def __init__(self, once: Once = afresh) -> None:
         self.kinds, self.tags = dict[str, int](), dict[str, int]()
-        self.hashes, self.values = np.zeros(0, np.int64), np.zeros((0, len(NAMES)))
+        self.hashes, self.values = np.zeros(0, np.int64), Filed(len(NAMES))
         self.about, self.good, self.bad = (np.zeros(0, np.int32) for _ in range(3))
         self._once = once
         self._parts = 0
@@ -88,10 +90,12 @@ class Known:
             n += len(unread)
             if len(unread):
                 rows = lacking[first[by_row]]
-                new.append([mine[rows], *self._told(mine[rows], [part[i] for i in rows.tolist()])])
+                values, *rest = self._told(mine[rows], [part[i] for i in rows.tolist()])
+                self.values.add(values)
+                new.append([mine[rows], *rest])
             places.append(out)
         if new:
-            for name in ("hashes", "values", "about", "good", "bad"):
+            for name in ("hashes", "about", "good", "bad"):
                 setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
         return np.concatenate(places) if places else np.zeros(0, np.int64)
 
@@ -152,15 +156,25 @@ def differences(
     extra: further values of a text. known: what was read of pairs before; what is read now is added.
     """
     known = Known() if known is None else known
-    more = array("d")
+    names = list(extra("")) if extra else []
+    more, some = Filed(len(names)), array("d")
+
+    def filed() -> None:
+        more.add(np.array(some).reshape(-1, len(names)))
+        del some[:]
 
     def seen() -> Iterator[PreferencePair]:
         for p in pairs:
             if extra:
-                more.extend(map(sub, extra(p.chosen).values(), extra(p.rejected).values()))
+                some.extend(map(sub, extra(p.chosen).values(), extra(p.rejected).values()))
+                if len(some) >= READ:
+                    filed()
             yield p
 
-    return Differences(known, known.of(seen()), list(extra("")) if extra else [], np.array(more))
+    rows = known.of(seen())
+    if some:
+        filed()
+    return Differences(known, rows, names, more)
 
 
 class Differences:
@@ -170,7 +184,7 @@ class Differences:
     names: of the columns, in alphabetical order; kinds, about: the names of kinds, and the kind of each pair.
     """
 
-    def __init__(self, known: Known, rows: np.ndarray, extra: Sequence[str], more: np.ndarray) -> None:
+    def __init__(self, known: Known, rows: np.ndarray, extra: Sequence[str], more: Filed) -> None:
         whole = len(rows) == len(known.hashes) and bool((rows == np.arange(len(rows))).all())
 
         def mine(x: np.ndarray) -> np.ndarray:
@@ -180,16 +194,21 @@ class Differences:
         self.kinds, tags = sorted(known.kinds), list(known.tags)
         rank = np.zeros(len(self.kinds), np.int32)
         rank[[known.kinds[name] for name in self.kinds]] = np.arange(len(self.kinds), dtype=np.int32)
-        self.values, self.about, good, bad = (
-            mine(known.values),
+        self.values = known.values if whole else known.values.taken(rows)
+        self.about, good, bad = (
             rank[mine(known.about)],
             mine(known.good),
             mine(known.bad),
         )
-        self.more = more.reshape(len(rows), -1)
+        self.more = more
         here = np.flatnonzero(np.bincount(self.about, minlength=len(self.kinds))).tolist()
-        coded = [self.about.astype(np.int64) * len(tags) + side for side in (good, bad)]  # kind and tag of both sides
-        of_kind = [divmod(x, len(tags)) for x in np.union1d(*(np.unique(x) for x in coded)).tolist()]
+
+        def coded(side: np.ndarray, at: Any) -> np.ndarray:
+            """kind and tag"""
+            return self.about[at].astype(np.int64) * len(tags) + side[at]
+
+        every = [np.unique(coded(s, slice(a, a + TAKEN))) for s in (good, bad) for a in range(0, len(rows), TAKEN)]
+        of_kind = [divmod(x, len(tags)) for x in np.unique(np.concatenate([*every, np.zeros(0, np.int64)])).tolist()]
         names = {n for k in here for name in NAMES for n in (name, f"{self.kinds[k]}: {name}")}
         names |= {n for k, t in of_kind for n in (f"tag {tags[t]}", f"{self.kinds[k]}: tag {tags[t]}")}
         self.names = sorted(names | set(extra))
@@ -203,11 +222,12 @@ class Differences:
         self.turned = np.flatnonzero(good != bad)  # rows whose sides have other tags: [turned, 4] columns
         both = np.array([[at[f"tag {tags[t]}"], at[f"{self.kinds[k]}: tag {tags[t]}"]] for k, t in of_kind], np.int64)
         code = np.array([k * len(tags) + t for k, t in of_kind], np.int64)
-        self.tags = np.concatenate([both[np.searchsorted(code, x[self.turned])] for x in coded], axis=1)
+        self.tags = np.concatenate([both[np.searchsorted(code, coded(s, self.turned))] for s in (good, bad)], axis=1)
 
     def table(self, a: int = 0, b: int | None = None) -> Any:
         """[b - a, d] rows, sparse beyond 1000 names."""
-        values, about, more = self.values[a:b], self.about[a:b], self.more[a:b]
+        values, about = self.values[a:b], self.about[a:b]
+        more = self.more[a:b] if len(self.extra) else np.zeros((len(values), 0))
         first, last = np.searchsorted(self.turned, [a, a + len(values)])
         row, tags, sign = self.turned[first:last] - a, self.tags[first:last], np.array([1.0, 1.0, -1.0, -1.0])
         if len(self.names) > 1000:

@@ -44,14 +44,18 @@ def estimate(
         low, high = wilson(wrong, n)
         return known | {"rate": wrong / n, "low": low, "high": high, "method": "anchors", "note": ""}
     index = np.unique(groups, return_inverse=True)[1] if isinstance(groups, np.ndarray) else ranks(groups)
-    order = np.argsort(index, kind="stable")
-    size = np.bincount(index)
-    begin = np.cumsum(size) - size
+    narrow = np.int32 if len(right) < 2**31 else np.int64  # half the memory of what is drawn below
+    order = np.argsort(index, kind="stable").astype(narrow)
+    size = np.bincount(index).astype(narrow)
+    del index
+    begin = np.cumsum(size, dtype=narrow) - size
 
     def members(drawn: np.ndarray) -> np.ndarray:
         """The rows of groups, one group after the other."""
         many = size[drawn]
-        return order[np.repeat(begin[drawn] - np.cumsum(many) + many, many) + np.arange(many.sum())]
+        at = np.repeat(begin[drawn] - np.cumsum(many, dtype=narrow) + many, many)
+        at += np.arange(len(at), dtype=narrow)
+        return order[at]
 
     rng = np.random.default_rng(seed)
     rates = [noise_rate_of_pairs(right[members(rng.integers(0, len(size), len(size)))]) for _ in range(draws)]

@@ -8,7 +8,7 @@ import os
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import IO
 
 import numpy as np
@@ -17,49 +17,60 @@ RUN, TEXT, READ = 1 << 16, 1 << 24, 256  # names and characters of a run; names 
 
 
 def ranks(names: Iterable[str]) -> np.ndarray:
-    """[n] int64 place of each name among the distinct ones, sorted.
+    """[n] int64 place of each name among the distinct ones, sorted (`Ranks`)."""
+    out = Ranks()
+    for name in names:
+        out.add(name)
+    return out.whole()
+
+
+class Ranks:
+    """The places of names among the distinct ones, sorted, of names that come one by one.
 
     Many names are sorted in runs in a temporary file, which are then merged: 8 bytes of memory a name, and 16 a distinct
     one, which is told from others by its 64-bit hash.
     """
-    stream = _runs(names)
-    first, second = next(stream, []), next(stream, None)
-    if second is None:
-        place = {name: i for i, name in enumerate(sorted(set(first)))}
-        return np.array([place[name] for name in first], dtype=np.int64)
-    hashes, runs = list[np.ndarray](), list[tuple[int, ...]]()
-    with tempfile.TemporaryFile() as file:
-        for run in chain((first, second), stream):
-            hashes.append(np.fromiter(map(hash, run), np.int64, len(run)))
-            distinct, places = sorted(set(run)), [file.tell()]
-            for at in range(0, len(distinct), READ):
-                file.write(json.dumps(distinct[at : at + READ]).encode())
-                places.append(file.tell())
-            runs.append(tuple(places))
-        del first, second
-        file.flush()
+
+    def __init__(self) -> None:
+        self._run, self._size = list[str](), 0
+        self._hashes, self._runs = list[np.ndarray](), list[tuple[int, ...]]()
+        self._file: IO[bytes] | None = None
+
+    def add(self, name: str) -> None:
+        if len(self._run) >= RUN or self._size >= TEXT:
+            self._spill()
+        self._run.append(name)
+        self._size += len(name)
+
+    def _spill(self) -> IO[bytes]:
+        """The names that are held go into the file, sorted."""
+        file = self._file = self._file or tempfile.TemporaryFile()  # noqa: SIM115 (open as long as names come)
+        self._hashes.append(np.fromiter(map(hash, self._run), np.int64, len(self._run)))
+        distinct, places = sorted(set(self._run)), [file.tell()]
+        for at in range(0, len(distinct), READ):
+            file.write(json.dumps(distinct[at : at + READ]).encode())
+            places.append(file.tell())
+        self._runs.append(tuple(places))
+        self._run, self._size = [], 0
+        return file
+
+    def whole(self) -> np.ndarray:
+        """[n] int64, once all names were added."""
+        if self._file is None:
+            place = {name: i for i, name in enumerate(sorted(set(self._run)))}
+            return np.array([place[name] for name in self._run], dtype=np.int64)
         named, before = array("q"), None
-        for name in heapq.merge(*(_read_again(file, places) for places in runs)):
-            if name != before:
-                named.append(hash(name))
-                before = name
-    merged = np.array(named, np.int64)
-    by_hash = np.argsort(merged)
-    merged = merged[by_hash]
-    return np.concatenate([by_hash[np.searchsorted(merged, part)] for part in hashes])
-
-
-def _runs(names: Iterable[str]) -> Iterator[list[str]]:
-    """The names in lists of RUN, or of TEXT characters."""
-    run, size = list[str](), 0
-    for name in names:
-        run.append(name)
-        size += len(name)
-        if len(run) >= RUN or size >= TEXT:
-            yield run
-            run, size = [], 0
-    if run:
-        yield run
+        with self._spill() as file:
+            file.flush()
+            for name in heapq.merge(*(_read_again(file, places) for places in self._runs)):
+                if name != before:
+                    named.append(hash(name))
+                    before = name
+        merged = np.array(named, np.int64)
+        del named
+        by_hash = np.argsort(merged)
+        merged = merged[by_hash]
+        return np.concatenate([by_hash[np.searchsorted(merged, part)] for part in self._hashes])
 
 
 def _read_again(file: IO[bytes], places: Sequence[int]) -> Iterator[str]:

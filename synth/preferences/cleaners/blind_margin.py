@@ -22,7 +22,8 @@ import numpy as np
 
 from synth.preferences.cleaners._columns import Action, probability, verdict
 from synth.preferences.cleaners.confident_learning import prune_pairs
-from synth.preferences.ledger import Names, Verdicts
+from synth.preferences.cleaners._ranks import Ranks
+from synth.preferences.ledger import Verdicts
 from synth.types import Decision, PreferencePair
 
 NEEDS = {"out_of_fold_blind"}
@@ -39,7 +40,7 @@ def blind_margin(
     """
     if not 0 <= share < 1:
         raise ValueError(f"blind_margin: the share {share} must lie in [0, 1)")
-    told, names = array("d"), Names()
+    told, names = array("d"), Ranks()
     for pair in pairs:
         told.append(probability(pair, "out_of_fold_blind"))
         names.add(pair.id)

@@ -1,0 +1,67 @@
+"""A table of numbers in a temporary file, of more rows than memory holds: rows are read a block at a time, in order."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+
+import numpy as np
+
+BLOCK = 1 << 14  # rows that are copied at once
+
+
+class Filed:
+    """[n, width] float64, `len(self)` rows. It ends with this object; it is read and not mapped, since pages of a mapped file count as
+    memory."""
+
+    def __init__(self, width: int) -> None:
+        self.width, self._n = width, 0
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (open as long as rows are read)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def add(self, rows: np.ndarray) -> None:
+        """rows [m, width]"""
+        data = memoryview(np.ascontiguousarray(rows, np.float64)).cast("B") if rows.size else b""
+        while data:
+            data = data[self._file.write(data) :]
+        self._n += len(rows)
+
+    def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
+        """[m, width] of a slice without a step, or of rows that ascend; what lies between the first and the last is read with them."""
+        if isinstance(rows, slice):
+            a, b, _ = rows.indices(self._n)
+            return self._span(a, max(a, b))
+        if not len(rows):
+            return np.zeros((0, self.width))
+        a, b = int(rows[0]), int(rows[-1]) + 1
+        whole = self._span(a, b)
+        return whole if b - a == len(rows) else whole[rows - a]
+
+    def taken(self, rows: np.ndarray) -> Filed:
+        """A table of some rows, in any order."""
+        out = Filed(self.width)
+        for a in range(0, len(rows), BLOCK):
+            each, place = np.unique(rows[a : a + BLOCK], return_inverse=True)
+            out.add(np.concatenate(list(self._runs(each)))[place])
+        return out
+
+    def _runs(self, each: np.ndarray) -> Iterator[np.ndarray]:
+        """Rows that ascend: those that lie close to each other are read together."""
+        for part in np.split(each, np.flatnonzero(np.diff(each) > 64) + 1):
+            yield self[part]
+
+    def _span(self, a: int, b: int) -> np.ndarray:
+        size = 8 * self.width
+        data = b"".join(self._read(size * a, size * (b - a)))
+        return np.frombuffer(data, np.float64).reshape(b - a, self.width)
+
+    def _read(self, at: int, size: int) -> Iterator[bytes]:
+        while size:
+            data = os.pread(self._file.fileno(), size, at)
+            if not data:
+                raise OSError("a temporary file is shorter than what was written into it: is the disk full?")
+            yield data
+            at, size = at + len(data), size - len(data)
