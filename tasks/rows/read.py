@@ -22,6 +22,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -33,7 +34,7 @@ from synth.preferences.cleaners._overlap import Protected, words
 from synth.types import Message, Problem, Quarantined, Split, seed_for, split_of, to_row
 from tasks.core.errors import UserError, nearest
 from tasks.rows import files
-from tasks.rows.spool import SPLITS, Read, Spool, Stream, key_of
+from tasks.rows.spool import SPLITS, Read, Spool, Stream, key_of, write_shard
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -194,13 +195,15 @@ def read(
     protect: Sequence[str] = (),
     rows_per_shard: int = ROWS_PER_SHARD,
     alone: bool = False,
+    imap: Callable[..., Iterator[Any]] = map,
 ) -> ReadRows:
     """The rows of all files of a knob.
 
     make: (entry, rows) -> (place, value of `cls`) of each, or Quarantined. protect: files whose texts must not be
     trained on. What is held out by the pipeline or by the files themselves is not trained on either. rows_per_shard: rows
     that are in memory at once, and that a run which was ended does not make again. alone: `make` looks at each row by itself,
-    so that rows of shards that are there need not be made again to be passed over.
+    so that rows of shards that are there need not be made again to be passed over, and several shards may be made at a time by
+    `imap` (tasks/runtime/ray_tasks.py); then `make` is pickled.
 
     Raises UserError where a file gives not one row.
     """
@@ -222,19 +225,46 @@ def read(
         def items(skip: int, entry: Entry = entry, with_split: set[str] = with_split) -> Iterator[Any]:
             rows = _noted(entry, entry.rows(stage), with_split)
             items_ = make(entry, islice(rows, skip, None)) if alone else islice(make(entry, rows), skip, None)
-            for item in stage.progress(items_, entry.name):
-                if isinstance(item, Quarantined):
-                    yield Read(item.id, reason=item.reason, evidence=item.evidence)
-                    continue
-                place, one = item
-                held = _leaks(one, tested, guard) if one.split == "train" else ""
-                yield Read(place, one, root_of(asked_by(one)), held)
+            yield from _reads(stage.progress(items_, entry.name), tested, guard)
 
-        spool.fill(items, lambda part: _valid(stage.name, part, cls), lambda with_split=with_split: bool(with_split))
+        def rows(skip: int, entry: Entry = entry, with_split: set[str] = with_split) -> Iterator[Any]:
+            return islice(stage.progress(_noted(entry, entry.rows(stage), with_split), entry.name), skip, None)
+
+        says = lambda with_split=with_split: bool(with_split)  # noqa: E731
+        if alone and imap is not map:
+            spool.fill_apart(rows, partial(_shard, stage.name, entry, make, cls, tested, guard), says, imap)
+        else:
+            spool.fill(items, lambda part: _valid(stage.name, part, cls), says)
     stated = {entry.path for entry, says in zip(listed, spool.says, strict=True) if says}
     spool.says = [entry.path in stated for entry in listed]
     spool.settle()
     return ReadRows(spool, listed, losses)
+
+
+def _reads(items: Iterable[Any], tested: Mapping[str, str], guard: Protected | None) -> Iterator[Read]:
+    """What `make` of `read` gave, as it is kept."""
+    for item in items:
+        if isinstance(item, Quarantined):
+            yield Read(item.id, reason=item.reason, evidence=item.evidence)
+            continue
+        place, one = item
+        held = _leaks(one, tested, guard) if one.split == "train" else ""
+        yield Read(place, one, root_of(asked_by(one)), held)
+
+
+def _shard(
+    stage: str,
+    entry: Entry,
+    make: Callable[[Entry, Iterable[Any]], Iterator[Any]],
+    cls: type,
+    tested: Mapping[str, str],
+    guard: Protected | None,
+    at: Path,
+    job: tuple[list[Any], bool],
+) -> None:
+    """Makes a shard of the rows of an entry as they were read, and of whether one so far states a split."""
+    rows, states_split = job
+    write_shard(at, cls, _valid(stage, list(_reads(make(entry, rows), tested, guard)), cls), states_split)
 
 
 def _noted(entry: Entry, rows: Iterable[Any], with_split: set[str]) -> Iterator[Any]:

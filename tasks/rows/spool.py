@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -114,7 +114,7 @@ class Spool(Generic[T]):
                 part = list(islice(stream, self.rows))
                 folder = work.made(k, lambda at, part=part: self._write(at, checked(part), states_split()))
                 del part
-            told = state.read(folder / "read.json", else_="", needs=("n", "said"))
+            told = _told(folder)
             folders.append(folder)
             starts.append(self.n)
             self.n += told["n"]
@@ -124,24 +124,40 @@ class Spool(Generic[T]):
         self.shards.append(folders)
         self._at.append(starts)
 
+    def fill_apart(
+        self,
+        rows: Callable[[int], Iterator[Any]],
+        write: Callable[[Path, tuple[list[Any], bool]], None],
+        states_split: Callable[[], bool],
+        imap: Callable[..., Iterator[Path]],
+    ) -> None:
+        """As `fill`, for rows of which each is looked at by itself: they are cut into shards as they were read, and `write` makes a shard
+        of its rows and of what `states_split` says then, several at a time (`Parts.each`)."""
+        work = Shards(self.folder / f"{len(self.shards)}", self.rows, self.knob)
+
+        def jobs() -> Iterator[tuple[list[Any], bool]]:
+            stream = None
+            for k in count():
+                if work.has(k):
+                    n, stream = _told(work.at(k))["n"], None
+                    yield [], False
+                else:
+                    stream = stream or rows(k * self.rows)
+                    part = list(islice(stream, self.rows))
+                    n = len(part)
+                    yield part, states_split()
+                if n < self.rows:
+                    return
+
+        folders = list(work.each(jobs(), write, imap))
+        told = [_told(folder) for folder in folders]
+        self._at.append([self.n + k * self.rows for k in range(len(folders))])
+        self.n += sum(t["n"] for t in told)
+        self.says.append(told[-1]["said"])
+        self.shards.append(folders)
+
     def _write(self, at: Path, part: Sequence[Read], states_split: bool) -> None:
-        with tables.Writer(at / "rows.parquet", self.cls, checked=True) as out:
-            for x in part:
-                if x.value is not None and not x.reason:
-                    out.add(x.value)
-        columns: dict[str, list[Any]] = {name: [] for name in MARKS.names}
-        for x in part:
-            row = x.value is not None
-            columns["place"].append(x.place)
-            columns["key"].append(key_of(x.value.id) if row else 0)
-            columns["asked"].append(int(digest("own", x.asked)[:16], 16) if row else 0)
-            columns["split"].append(SPLITS.index(x.value.split) if row else TRAIN)
-            columns["held"].append(x.held)
-            columns["reason"].append(x.reason)
-            columns["evidence"].append(x.evidence)
-            columns["late"].append(row and bool(x.reason))
-        pyarrow.parquet.write_table(pyarrow.table(columns, schema=MARKS), at / "marks.parquet", compression="zstd")
-        state.write(at / "read.json", {"n": len(part), "said": states_split})
+        write_shard(at, self.cls, part, states_split)
 
     # --- what is decided about all rows
     # ------------------------------------------------------------------------------------------------
@@ -307,6 +323,33 @@ class Spool(Generic[T]):
                 why = f"{self.asked_by(row)[:120]!r} is asked by {self.places[self.of[i]]} too, which is not trained on"
                 out.append((entry, Quarantined(id=place, stage=self.stage, reason="held_out", evidence=why)))
         return sorted(out, key=lambda one: one[1].id)
+
+
+def write_shard(at: Path, cls: type, part: Sequence[Read], states_split: bool) -> None:
+    """The files of a shard."""
+    with tables.Writer(at / "rows.parquet", cls, checked=True) as out:
+        for x in part:
+            if x.value is not None and not x.reason:
+                out.add(x.value)
+    columns: dict[str, list[Any]] = {name: [] for name in MARKS.names}
+    for x in part:
+        row = x.value is not None
+        columns["place"].append(x.place)
+        columns["key"].append(key_of(x.value.id) if row else 0)
+        columns["asked"].append(int(digest("own", x.asked)[:16], 16) if row else 0)
+        columns["split"].append(SPLITS.index(x.value.split) if row else TRAIN)
+        columns["held"].append(x.held)
+        columns["reason"].append(x.reason)
+        columns["evidence"].append(x.evidence)
+        columns["late"].append(row and bool(x.reason))
+    pyarrow.parquet.write_table(pyarrow.table(columns, schema=MARKS), at / "marks.parquet", compression="zstd")
+    state.write(at / "read.json", {"n": len(part), "said": states_split})
+
+
+def _told(folder: Path) -> dict[str, Any]:
+    told = state.read(folder / "read.json", else_="", needs=("n", "said"))
+    assert told is not None, "a sealed part holds it"
+    return told
 
 
 def key_of(name: str) -> int:

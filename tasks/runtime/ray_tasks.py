@@ -26,10 +26,11 @@ from typing import Any, Protocol, TypeVar
 
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
-from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, enter, given, got
+from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, check, enter, given, got
 from training.rollout.players import CONTEXT, TRIES, Ended, Late
 
 LIMIT = 3600.0  # seconds until a job is done, the wait for a free CPU included
+MOST = 128  # jobs at a time: each has a pipe and a thread here
 A = TypeVar("A")
 B = TypeVar("B")
 
@@ -41,7 +42,7 @@ class Pool(Protocol):
 
 
 class RayPool:
-    """Jobs as tasks of a cluster, as many at a time as it has CPUs. A context manager: nothing runs there after it."""
+    """Jobs as tasks of a cluster, as many at a time as it has CPUs, MOST at most. A context manager: nothing runs there after it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -51,7 +52,7 @@ class RayPool:
     def __enter__(self) -> RayPool:
         """Raises UserError if the cluster does not take us in."""
         self.cluster.connect()
-        self._threads = ThreadPoolExecutor(max(1, self.cluster.cpus), "job on Ray")
+        self._threads = ThreadPoolExecutor(self._most, "job on Ray")
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -61,14 +62,18 @@ class RayPool:
             pipe.close()
         self.cluster.end()
 
+    @property
+    def _most(self) -> int:
+        return min(max(1, self.cluster.cpus), MOST)
+
     def imap(self, func: Callable[[A], B], iterable: Iterable[A]) -> Iterator[B]:
-        """The results in order; jobs are begun as results are taken, twice as many ahead as there are CPUs. Raises what `func` raises,
+        """The results in order; jobs are begun as results are taken, twice as many ahead as are done at a time. Raises what `func` raises,
         UserError where a job ends all its workers, TimeoutError where one takes too long, and ConnectionError if the cluster is gone."""
         running: deque[Future[B]] = deque()
         try:
             for number, job in enumerate(iterable, 1):
                 running.append(self._threads.submit(self._done, func, job, number))
-                if len(running) >= 2 * max(1, self.cluster.cpus):
+                if len(running) >= 2 * self._most:
                     yield running.popleft().result()
             while running:
                 yield running.popleft().result()
@@ -136,6 +141,12 @@ class RayPool:
 def tasks(address: str, where: str, folder: Path, plan: Path | None = None, log: Path = Path(os.devnull)) -> RayPool:
     """The cluster of an address, for jobs of the project in `folder`; arguments as of `Cluster`."""
     return RayPool(Cluster(address, 1, where, folder.resolve(), plan, _seat, what="tasks", log=log))
+
+
+def answers(stage: Stage, address: str) -> None:
+    """Raises UserError where the knob `ray` of a stage is set and nobody answers there."""
+    if address:
+        check(address, f"{stage.name}.ray")
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from tasks.rows import read
 from tasks.rows.conversations import conversations
 from tasks.rows.spool import Stream
 from tasks.planning.pieces import Place
+from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -53,6 +54,7 @@ def demonstrations(
     mix: bool = False,
     protect: list = [],  # noqa: B006
     rows_per_shard: Place() = 50_000,
+    ray: Place() = "",
     screen: bool = False,
 ) -> None:
     """Browsing demonstrations, with search, open and find, are made from the runs of a searcher
@@ -77,10 +79,13 @@ def demonstrations(
         protect: files whose texts must not be trained on
         rows_per_shard: rows of `files` that are in memory at once, and that a run which was ended need not read again
             (docs/scaling.md)
+        ray: address of a Ray cluster whose machines make shards of `files`: HOST:PORT, or auto (docs/scaling.md); empty: this
+            machine does
         screen: whether conversations in which the assistant helps with an unsafe request are quarantined
             (synth/verify/_unsafe.py)
     """
-    own = conversations(stage, files, protect, rows_per_shard) if files else None
+    with mapping(stage, ray if files else "") as imap:
+        own = conversations(stage, files, protect, rows_per_shard, imap) if files else None
     theirs = Stream(len(own.rows) + len(own.quarantined), lambda: chain(own.rows, own.quarantined)) if own else ()
     if own and not mix:
         return write(stage, screened(theirs, screen), own, {})

@@ -25,7 +25,7 @@ from tasks.rows.spool import Stream
 from tasks.rows.tokens import TokenRows
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer
-from tasks.runtime.ray_tasks import mapping
+from tasks.runtime.ray_tasks import answers, mapping
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
@@ -131,6 +131,7 @@ def sft(
             f"and at most 1 (it is {hard_share:g})"
         )
     make_repeatable(stage, device)
+    answers(stage, ray)  # before the base is trained
     world = together(stage, learners, device, shards)
     given = _demonstrations(stage)
     if steps and next(iter(given), None) is None:

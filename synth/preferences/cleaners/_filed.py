@@ -24,7 +24,7 @@ class Filed:
 
     def add(self, rows: np.ndarray) -> None:
         """rows [m, width]"""
-        data = memoryview(np.ascontiguousarray(rows, np.float64)).cast("B") if rows.size else b""
+        data = memoryview(rows.astype(np.float64).tobytes())
         while data:
             data = data[self._file.write(data) :]
         self._n += len(rows)

@@ -1,8 +1,10 @@
 """Parts made by tasks of a Ray cluster are those of one process, whatever ends on the way."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import afar
 import psutil
@@ -13,6 +15,7 @@ from ports import free_port
 from ray_cluster import ray_cluster
 from sealed import seal
 from test_clean_in_parts import rows
+from test_shards import chats
 
 from flows.cli import main
 from flows.cli import run as running
@@ -23,12 +26,15 @@ from tasks.core.errors import UserError
 from tasks.planning import plan
 from tasks.rows import audit as auditing
 from tasks.rows import tokens
+from tasks.rows.conversations import conversations
 from tasks.rows.read import Origins
 from tasks.rows.tokens import TokenRows
 from tasks.runtime import ray_tasks
 from tasks.runtime.ray_tasks import tasks
 from tasks.runtime.stage import OUT, Stage, graph
+from tasks.stages.demonstrations import demonstrations
 from tasks.stages.questions import questions
+from tasks.stages.sft import sft
 from tasks.storage import tables
 from tasks.storage.finished import Finished
 from tasks.storage.shards import Parts
@@ -117,6 +123,33 @@ def test_tokens_and_an_audit_are_those_of_one_process(cluster, tmp_path, monkeyp
         auditing._of_this_file(auditing._read, str(file), 5, None)
 
 
+def test_conversations_are_those_of_one_process(cluster, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.jsonl").write_text(chats(Random(5), 50))
+    (tmp_path / "data" / "b.jsonl").write_text(chats(Random(6), 20))
+    params = {"files": ["data/a.jsonl", {"path": "data/b.jsonl", "weight": 2}]}
+
+    def stage():
+        return Stage("demonstrations", plan={"params": params, "seed": 7}, root=tmp_path, deps=["data"])
+
+    def made(**place):
+        with (begun := stage()).running():
+            demonstrations(begun, **params, **place)
+        return {p.name: p.read_bytes() for p in begun.target.iterdir()}
+
+    alone = made()
+    assert made(rows_per_shard=10, ray=cluster.address) == alone
+    with stage().running() as begun:  # a run that ended: some shards are there
+        conversations(begun, params["files"], rows_per_shard=10)
+        shutil.rmtree(begun.work / "own" / "0" / "00002")
+        for k in range(1, 9):
+            shutil.rmtree(begun.work / "own" / "1" / f"{k:05d}", ignore_errors=True)
+        with pool_of(cluster) as pool:
+            own = conversations(begun, params["files"], rows_per_shard=10, imap=pool.imap)
+        assert list(own.rows) == list(conversations(begun, params["files"], rows_per_shard=10).rows)
+        (begun.out / "x").touch()
+
+
 def test_what_does_not_answer_is_said_before_anything_is_spent(tmp_path, monkeypatch, capsys):
     pytest.importorskip("ray")
     address = f"127.0.0.1:{free_port()}"
@@ -135,6 +168,8 @@ def test_what_does_not_answer_is_said_before_anything_is_spent(tmp_path, monkeyp
     after = plan.plans(tmp_path)
     assert after["_run"]["place"]["sft"]["ray"] == address
     assert after["sft"] == before["sft"], "place is no identity"
+    with pytest.raises(UserError, match=f"sft.ray: nobody answers at {address}"):
+        sft(Stage("sft", plan={"seed": 1}, root=tmp_path, deps=[]), ray=address)
 
 
 def test_a_cluster_is_asked_only_where_its_stage_has_something_to_do(tmp_path, monkeypatch):
