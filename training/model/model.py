@@ -32,7 +32,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import cached_file, logging
+from transformers.utils import logging
+from transformers.utils.hub import cached_file
 
 from training.model import attention, lora
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_embedded, own_forward

@@ -1,0 +1,115 @@
+"""What a warm start beyond text, and each of its recipes, takes: `make bench-media-minutes`.
+
+Warm starts: CPU seconds of one thread, from nothing, so that other work on the machine does not count; a start that goes on from another
+one is measured after that one. Recipes: the seconds of one training run with its measuring, which are those of its recorded protocol
+(flows/recipes/evidence) over its runs, two for each seed; they were counted on the wall of whatever machine recorded them, and a warm
+start that was not there yet is among them. Of a recipe with a second protocol on pixels, that one.
+
+`python -m benchmarks.media_minutes NAME ...` measures these warm starts anew and keeps the other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.rows import result_row
+from tasks.lab import clip_worlds, picture_worlds
+from tasks.lab.behaviour import evidence_of
+from tasks.models import flow
+from training.env.control.modes import modes
+from training.env.control.molecules import molecules
+from training.env.control.sprites import sprites
+from training.env.control.views import views
+
+RESULTS = Path(__file__).parent / "results" / "media-minutes.json"
+COMMAND = "make bench-media-minutes"
+
+STARTS: dict[str, Callable[[], object]] = {
+    "pictures, shared": picture_worlds.seeing,
+    "places, after it": picture_worlds.aiming,
+    "clips, after it": clip_worlds.watching,
+    "sprites": lambda: flow.warm(sprites()),
+    "views": lambda: flow.warm(views()),
+    "modes": lambda: flow.warm(modes()),
+    "molecules": lambda: flow.warm(molecules()),
+}
+RECIPES = {
+    "vision": "vtperception-r1 geo-r1 aes-r1-rapo mgpo-grounding rewardmap m2-reasoning srpo-reflection papo-perception",
+    "clips": "videoscore2 framemind framethinker rewatch-r1 museg tw-grpo",
+    "screens": "gui-cursor gui-shepherd ui-ug ui-s1-semionline arpo-replay",
+    "generators": "dynamic-treerpo carve3d counterfactual-t2i-prompts seedance-rlhf",
+    "molecules": "paccmann-rl-covid",
+    "control": "guide-dag md3qn mac-mlmc t2mir flickerfusion lare words-as-beacons drs-stage-reward robohorizon reprohrl",
+}
+
+
+def main(names: Sequence[str] = ()) -> None:
+    """names: warm starts that are measured; none: all."""
+    if wrong := sorted(set(names) - set(STARTS)):
+        raise SystemExit(f"there is no warm start {wrong[0]!r}: those known are {', '.join(STARTS)}")
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    rows = {r["case"]: r for r in known if names and r["case"].startswith("warm start")}
+    for name in names or STARTS:  # a run that is cut off keeps what it has measured
+        rows[f"warm start: {name}"] = of_start(name)
+        ordered = [rows[f"warm start: {x}"] for x in STARTS if f"warm start: {x}" in rows]
+        ordered += [of_recipe(x, kind) for kind, listed in RECIPES.items() for x in listed.split()]
+        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def of_start(name: str) -> dict:
+    torch.set_num_threads(1)
+    here = Path.cwd()
+    with tempfile.TemporaryDirectory() as empty, patch.object(flow, "user_cache_path", return_value=Path(empty)):
+        os.chdir(empty)  # a project without starts
+        try:
+            if name.endswith("after it"):
+                picture_worlds.seeing()
+            began = time.process_time()
+            STARTS[name]()
+            seconds = time.process_time() - began
+        finally:
+            os.chdir(here)
+    row = result_row(
+        f"warm start: {name}",
+        "CPU time",
+        round(seconds, 1),
+        "seconds",
+        COMMAND,
+        1,
+        better="lower",
+        device=f"1 thread, {platform.machine()}",
+        torch=torch.__version__,
+    )
+    print(row["case"], row["value"], flush=True)
+    return row
+
+
+def of_recipe(name: str, kind: str) -> dict:
+    evidence = evidence_of(name, "on_task") or evidence_of(name)
+    assert evidence is not None, name
+    runs = 2 * evidence["protocol"]["seeds"]
+    row = result_row(
+        f"{kind}: {name}",
+        "one run",
+        round(evidence["seconds"] / runs, 1),
+        "seconds",
+        COMMAND,
+        runs,
+        better="lower",
+        device="the machine that recorded it",
+    )
+    return {**row, "versions": {}}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
