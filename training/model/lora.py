@@ -54,6 +54,7 @@ def adapt(model: nn.Module, lora: Mapping[str, Any], *, seed: int = 0, device: s
         for n, m in body.named_modules()
         if isinstance(m, nn.Linear) and ".lora_" not in n
     }
+    linear = {x for x in linear if not x.isdigit()}  # a place in a sequence, which blocks of layers have too
     experts = {n.rpartition(".")[2]: n for n, p in body.named_parameters() if p.dim() == 3}
     known = sorted(linear | experts.keys())
     rank, modules = lora.get("rank", 0), list(lora.get("modules") or known)

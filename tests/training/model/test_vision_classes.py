@@ -3,6 +3,7 @@ forward pass, on what their own processors make of the pictures, is the oracle f
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ from synth.pictures import HELD, picture_key
 from synth.types import Message, Sampling
 from training.learner.learner import score
 from training.learner.pack import Row, pack
-from training.model import vision
+from training.model import lora, vision
 from training.model.attention import PackedRows, SharedRows
 from training.model.model import hidden_states, load_model, save_model, train_tokenizer
 from training.model.render import Renderer
@@ -285,6 +286,21 @@ def test_a_saved_model_reads_pictures_as_before(loaded, tmp_path):
     with torch.no_grad():
         ids, rows, position = packed(given)
         assert torch.equal(loaded.hidden(ids, rows, position), hidden_states(again, ids, position, rows))
+
+
+def test_adapters_learn_in_the_tower_too_and_are_merged_when_saved(loaded, tmp_path):
+    model = copy.deepcopy(loaded.ours)
+    lora.adapt(model, {"rank": 2}, seed=1)
+    tower = [p for n, p in model.named_parameters() if p.requires_grad and "vis" in n and "lora_B" in n]
+    assert tower
+    with torch.no_grad():
+        for p in tower:
+            p.normal_(std=0.1)
+        ids, rows, position = packed([r for r, _ in rows_of(loaded)])
+        adapted = hidden_states(model, ids, position, rows)
+        save_model(model, loaded.renderer.tokenizer, tmp_path / "merged")
+        close(hidden_states(load_model(tmp_path / "merged")[0], ids, position, rows), adapted)
+        assert float((adapted - loaded.hidden(ids, rows, position)).abs().max()) > 1e-3
 
 
 GRIDS = vision.Grids(patch=14, merge=2, frames=2, least=3136, most=200_000, mean=(0.5,) * 3, std=(0.5,) * 3)
