@@ -62,24 +62,21 @@ def measure(case: str, paths: list[Path], wanted: int) -> list[dict]:
         accepted, quarantined = grow.grow(kb, cells, tries=TRIES, seed=0, closed_world=True, only=only)
         seconds = time.process_time() - begin
         proved = reprove(Reprover(knowledge.kb_at(kb)), accepted)["proved"]
-    near, alike = near_duplicates(accepted), diversity(accepted, knowledge.ranges_at(kb))
+        alike = diversity(accepted, knowledge.ranges_at(kb))
+    near = near_duplicates(accepted)
+    again = alike.pop("asked_again")
+    assert isinstance(again, float)
+    most = {name: max(some.values(), default=0) for name, some in alike.items() if isinstance(some, dict)}
     n = len(accepted) + len(quarantined)
     return [
         result(case, "facts", card["facts"], "", "higher", card["entities"]),
         result(case, "accepted", len(accepted), "questions", "higher", n),
         result(case, "proved again", 100 * proved / max(1, len(accepted)), "%", "higher", len(accepted)),
         result(case, "near duplicates", 100 * near / max(1, len(accepted)), "%", "lower", len(accepted)),
-        result(case, "asked again", 100 * alike["asked_again"], "%", "lower", len(accepted)),
+        result(case, "asked again", 100 * again, "%", "lower", len(accepted)),
         *(
-            result(
-                case,
-                f"largest share of one {name}",
-                100 * max(alike[name].values(), default=0),
-                "%",
-                "lower",
-                len(accepted),
-            )
-            for name in ("relation", "shape", "answer")
+            result(case, f"largest share of one {name}", 100 * x, "%", "lower", len(accepted))
+            for name, x in most.items()
         ),
         result(case, "accepted in a second of CPU time", len(accepted) / seconds, "questions/s", "higher", n),
         *(
