@@ -248,7 +248,7 @@ def test_sampler_and_learner_agree(loaded):
     ]
     prompts = [asks(0), asks(1), asks(0)]
     session = TorchSampler(model=loaded.ours, end_id=loaded.renderer.end_id).open(prompts, [1, 2, 3])
-    parts = [[p] for p in prompts]
+    parts: list[list[Any]] = [[p] for p in prompts]
     for part, segment in zip(parts, session.generate(Sampling(max_tokens=4)), strict=True):
         part += [segment]
     session.observe([2, 0], [told[1], told[0]])
