@@ -77,13 +77,13 @@ def learned(changes: Mapping[str, Any], steps: int, seed: int) -> dict[str, floa
 
 
 def main(n: int = 3) -> None:
-    found = []
+    results = []
     for arm, changes in ARMS.items():
         each = [learned(changes, 0 if arm == "before learning" else STEPS, seed) for seed in range(1, n + 1)]
         for metric in each[0]:
             values = np.array([x[metric] for x in each])
             half = float(half_width(values)) if n > 1 else 0.0
-            found.append(
+            results.append(
                 result_row(
                     arm,
                     metric,
@@ -98,7 +98,7 @@ def main(n: int = 3) -> None:
                 )
             )
             print(arm, metric, values.round(3).tolist(), flush=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -250,8 +250,8 @@ def section(kind: str, folder: Path) -> list[str]:
         f"{what}: {card['facts']:,} facts. Of {WANTED} questions asked for {len(accepted)} were",
     ]
     lines[-1] += f" accepted, all proved again; most were refused as {why}."
-    asked = [f"{i}. {p.question} *{p.answer}*" for i, p in enumerate(grow.rising(accepted, SHOWN), 1)]
-    return [*lines, "", *asked]
+    shown = [f"{i}. {p.question} *{p.answer}*" for i, p in enumerate(grow.rising(accepted, SHOWN), 1)]
+    return [*lines, "", *shown]
 
 
 def page(kinds: Sequence[str] = tuple(KINDS)) -> str:

@@ -220,25 +220,25 @@ class ColumnBase:
     def _sentences(self, k: int, records: pa.Array, values: pa.Array) -> pa.Array:
         """What the facts of records say that have these values under relation `stated[k]`."""
         pieces, order = self.stated[k].template
-        made: list[Any] = [pieces[0]]
+        parts: list[Any] = [pieces[0]]
         for i, (blank, after) in enumerate(zip(order, pieces[1:], strict=True)):
             name = blank.upper() if i == 0 and not pieces[0] else blank
-            made += [
+            parts += [
                 self._names[name].take(records) if blank == "x" else self.stated[k].arrays[name].take(values),
                 after,
             ]
-        return _join(*(p for p in made if not isinstance(p, str) or p))
+        return _join(*(p for p in parts if not isinstance(p, str) or p))
 
     def sentences(self, k: int, records: np.ndarray) -> list[str | None]:
         """What the facts of some records under relation `stated[k]` say; None where a record has none."""
         s = self.stated[k]
         codes = s.codes[records]
         (there,) = np.nonzero(codes != NONE)
-        said = self._sentences(k, pa.array(records[there]), pa.array(s.new[codes[there]])).to_pylist()
+        texts = self._sentences(k, pa.array(records[there]), pa.array(s.new[codes[there]])).to_pylist()
         if len(there) == len(records):
-            return said
+            return texts
         out: list[str | None] = [None] * len(records)
-        for i, text in zip(there.tolist(), said, strict=True):
+        for i, text in zip(there.tolist(), texts, strict=True):
             out[i] = text
         return out
 

@@ -50,8 +50,8 @@ class Reader:
     def _subject(self, relation: str, match: re.Match[str]) -> list[str]:
         """The subject of a sentence: where it begins one, "Invoice 7" may be the name "invoice 7". Empty if nothing of the
         domain is called so: the sentence states another relation in the same words ("a playlist includes the track")."""
-        type_, said = self.relations[relation].domain, match["x"]
-        forms = (said, _lower(said)) if match.start("x") == 0 else (said,)
+        type_, subject = self.relations[relation].domain, match["x"]
+        forms = (subject, _lower(subject)) if match.start("x") == 0 else (subject,)
         return [form for form in forms if self.known(type_, form)][:1]
 
     def _objects(self, relation: str, match: re.Match[str]) -> list[str]:

@@ -105,8 +105,8 @@ def noise_interval(pairs: Iterable[PreferencePair], groups: np.ndarray | None = 
     seen = _by_name(pairs, groups)
     if seen is None:
         return None
-    right, group, said = seen
-    flipped, drawn, proven = said.T
+    right, group, marks = seen
+    flipped, drawn, proven = marks.T
     right = np.where(flipped, 1 - right, right)
     sign = np.where(flipped, np.int8(-1), np.int8(1))
     interval = estimate(right, group, drawn * sign, proven=int((proven * sign < 0).sum()))
@@ -163,8 +163,8 @@ def _told(pairs: View, cleaners: Sequence[Callable[..., Sequence[Decision]]], *,
 
     def made() -> dict[str, Any]:
         out: dict[str, Any] = {}
-        for k, said in enumerate(verdicts(pairs, cleaners, carried_out=carried_out)):
-            out[f"kinds{k}"], out[f"code{k}"], out[f"score{k}"] = said.arrays()
+        for k, verdict in enumerate(verdicts(pairs, cleaners, carried_out=carried_out)):
+            out[f"kinds{k}"], out[f"code{k}"], out[f"score{k}"] = verdict.arrays()
         return out
 
     told = pairs.once(getattr(cleaners[0], "piece", "cleaner").rpartition("/")[2], made)
@@ -188,17 +188,17 @@ def verdicts(
     for part in parts:
         rest: Sequence[PreferencePair] = part
         for k, cleaner in enumerate(cleaners):
-            said = cleaner(rest)
-            if len(said) != len(rest):
+            decided = cleaner(rest)
+            if len(decided) != len(rest):
                 name = cleaner.piece  # type: ignore[attr-defined]
                 raise ValueError(
-                    f"{name} made {len(said)} decisions about {len(rest)} pairs: a cleaner returns one per pair, in order"
+                    f"{name} made {len(decided)} decisions about {len(rest)} pairs: a cleaner returns one per pair, in order"
                 )
-            if isinstance(said, Verdicts) and part is pairs:
-                return [said]
-            out[k].extend(said)
+            if isinstance(decided, Verdicts) and part is pairs:
+                return [decided]
+            out[k].extend(decided)
             if carried_out and cleaner is not cleaners[-1]:
-                told = list(zip(rest, said, strict=True))
+                told = list(zip(rest, decided, strict=True))
                 rest = [swap_sides(p) if d.action == "flip" else p for p, d in told if d.action != "remove"]
             if progress := getattr(cleaner, "progress", None):
                 progress(min(1.0, len(out[0]) / max(1, len(pairs))))
@@ -230,8 +230,8 @@ class _Columns:
             guard = self.protected
             self._column(rows, "overlap", lambda: {"values": _rounded(map(guard.of, pairs), len(rows))})
         if "out_of_fold_blind" in missing:
-            made = lambda: {"values": _rounded(self._out_of_fold(pairs, blind=True)[0], len(rows))}  # noqa: E731
-            self._column(rows, "out_of_fold_blind", made)
+            blind = lambda: {"values": _rounded(self._out_of_fold(pairs, blind=True)[0], len(rows))}  # noqa: E731
+            self._column(rows, "out_of_fold_blind", blind)
         if "out_of_fold" in missing:
             noise = self._column(rows, "out_of_fold", lambda: self._with_noise(pairs))["noise"]
         return noise
@@ -249,9 +249,9 @@ class _Columns:
         return _fitted(pairs, groups, folds=self.folds, c=self.c, blind=blind, known=self.known)
 
     def _column(self, rows: np.ndarray, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        made = self.ledger.once(name, make)
-        self.ledger.column(rows, name, made["values"])
-        return made
+        column = self.ledger.once(name, make)
+        self.ledger.column(rows, name, column["values"])
+        return column
 
 
 def _rounded(values: Iterable[float], n: int) -> np.ndarray:

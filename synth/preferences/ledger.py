@@ -183,15 +183,16 @@ _encode, _decode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).e
 
 def _written(pair: PreferencePair) -> bytes:
     """What is no text as JSON, then the texts as they are; b"" where JSON would give back something else."""
-    said = [[d.step, d.action, d.reason, d.score] for d in pair.decisions]
+    decided = [[d.step, d.action, d.reason, d.score] for d in pair.decisions]
     columns, texts = dict(pair.columns), [pair.chosen, pair.rejected, *(m.content for m in pair.prompt)]
-    asked = len(pair.prompt) == 1 and columns.get("group") == texts[-1]  # as it is of most: not written twice
-    if asked:
+    # As of most: the prompt is not written twice.
+    grouped_by_prompt = len(pair.prompt) == 1 and columns.get("group") == texts[-1]
+    if grouped_by_prompt:
         columns["group"] = ""
-    if not (all(map(_is_plain, columns.values())) and _is_plain(pair.margin) and _is_plain(said)):
+    if not (all(map(_is_plain, columns.values())) and _is_plain(pair.margin) and _is_plain(decided)):
         return b""
     prompt = [[m.role, *m.media] for m in pair.prompt]
-    rest = [pair.id, pair.source, pair.problem, pair.margin, columns, said, pair.split, asked]
+    rest = [pair.id, pair.source, pair.problem, pair.margin, columns, decided, pair.split, grouped_by_prompt]
     return "".join((_encode([*rest, prompt, list(map(len, texts))]), *texts)).encode("utf-8", "surrogatepass")
 
 
@@ -209,15 +210,15 @@ _PLAIN = {str, int, float, bool, type(None)}
 
 
 def _pair(data: str) -> PreferencePair:
-    (name, source, problem, margin, columns, said, split, asked, prompt, lengths), at = _decode(data)
+    (name, source, problem, margin, columns, decided, split, grouped_by_prompt, prompt, lengths), at = _decode(data)
     texts = [data[at : (at := at + n)] for n in lengths]
     new = object.__new__(PreferencePair)
     of = new.__dict__
     of["id"], of["chosen"], of["rejected"] = name, texts[0], texts[1]
     of["prompt"] = tuple([_message(m[0], text, tuple(m[1:])) for m, text in zip(prompt, texts[2:], strict=True)])
     of["source"], of["problem"], of["margin"], of["columns"] = source, problem, margin, columns
-    of["decisions"], of["split"] = tuple([decision(*d) for d in said]) if said else (), split
-    if asked:
+    of["decisions"], of["split"] = tuple([decision(*d) for d in decided]) if decided else (), split
+    if grouped_by_prompt:
         columns["group"] = texts[2]
     return new
 
@@ -418,18 +419,18 @@ class Ledger:
             elif not turning:
                 together.append(event.of(rows))
             else:
-                said = event.of(rows)
-                for p, d in zip(out, said, strict=True):
+                decided = event.of(rows)
+                for p, d in zip(out, decided, strict=True):
                     if d is not None:
                         p.__dict__["decisions"] = (*p.decisions, d)
                 if event.flips:
                     out = [
                         swap_sides(p) if d is not None and d.action == "flip" else p
-                        for p, d in zip(out, said, strict=True)
+                        for p, d in zip(out, decided, strict=True)
                     ]
         if together:
-            for p, said in zip(out, zip(*together, strict=True), strict=True):
-                p.__dict__["decisions"] = (*p.decisions, *[d for d in said if d is not None])
+            for p, decided in zip(out, zip(*together, strict=True), strict=True):
+                p.__dict__["decisions"] = (*p.decisions, *[d for d in decided if d is not None])
         return out
 
     def view(self, rows: np.ndarray) -> View:

@@ -318,16 +318,16 @@ class SearchIndex:
         match = '"' + " ".join(phrase) + '"'
         if not page:
             return self._line("l.rank IN (SELECT rowid FROM words WHERE words MATCH ?)", [match], k)
-        found: list[Line] = []
+        lines: list[Line] = []
         for p in sorted(map(self._page, self.pages(page)), key=lambda p: p.number):
             some = "SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ?"
-            found += self._line(f"l.rank IN ({some})", [match, p.line, p.line + p.lines - 1], k - len(found))
-            if p.mentions and len(found) < k:
+            lines += self._line(f"l.rank IN ({some})", [match, p.line, p.line + p.lines - 1], k - len(lines))
+            if p.mentions and len(lines) < k:
                 self._index_mentions(p)
                 some = "SELECT rowid FROM mentioned WHERE mentioned MATCH ? AND rowid BETWEEN ? AND ? ORDER BY rowid LIMIT ?"
-                values = (match, p.mention, p.mention + p.mentions - 1, k - len(found))
-                found += [Line(p.id, p.title, self._mention(i)) for (i,) in self._connection.execute(some, values)]
-        return found
+                values = (match, p.mention, p.mention + p.mentions - 1, k - len(lines))
+                lines += [Line(p.id, p.title, self._mention(i)) for (i,) in self._connection.execute(some, values)]
+        return lines
 
     def _line(self, where: str, values: Sequence[object], k: int = 1) -> list[Line]:
         sql = f"SELECT p.id, p.title, l.text FROM line l JOIN page p ON p.number = l.page WHERE {where} ORDER BY l.rank LIMIT {int(k)}"

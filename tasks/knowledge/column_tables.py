@@ -134,7 +134,7 @@ def pages(base: ColumnBase) -> Iterator[Page]:
     """As `synth.search.index.pages_of_kb`."""
     records = len(base.subjects)
     order = [k for k, s in enumerate(base.stated) if not s.late] + [k for k, s in enumerate(base.stated) if s.late]
-    to, said, which = _mentions(base, order)
+    to, mentioned_by, which = _mentions(base, order)
     for at in range(0, len(base.order), _PAGES):
         some = base.order[at : at + _PAGES]
         own = some[some < records]
@@ -144,7 +144,7 @@ def pages(base: ColumnBase) -> Iterator[Page]:
         places = np.concatenate(
             [np.arange(i, j) for i, j in zip(a[few].tolist(), b[few].tolist(), strict=True)] or [a[:0]]
         )
-        told = iter(_Said(base, said[places], which[places]))
+        told = iter(_Said(base, mentioned_by[places], which[places]))
         for e, i, j in zip(some.tolist(), a.tolist(), b.tolist(), strict=True):
             yield Page(
                 id=base.id(e),
@@ -153,7 +153,7 @@ def pages(base: ColumnBase) -> Iterator[Page]:
                 aliases=base.aliases.get(e, ()),
                 mentions=tuple(islice(told, j - i))
                 if j - i <= _FEW
-                else cast("tuple[str, ...]", _Said(base, said[i:j], which[i:j])),
+                else cast("tuple[str, ...]", _Said(base, mentioned_by[i:j], which[i:j])),
             )
     by_name = np.empty(records, np.int32)
     by_name[sorted(range(records), key=base.subjects.__getitem__)] = np.arange(records, dtype=np.int32)
@@ -214,10 +214,10 @@ class _Said(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self), _PAGES):
             rows, which = self._rows[at : at + _PAGES], self._which[at : at + _PAGES]
-            said = np.empty(len(rows), object)
+            sentences = np.empty(len(rows), object)
             for k in np.unique(which).tolist():
-                said[which == k] = self._base.sentences(k, rows[which == k])
-            yield from said.tolist()
+                sentences[which == k] = self._base.sentences(k, rows[which == k])
+            yield from sentences.tolist()
 
 
 def _first(base: ColumnBase, k: int) -> int:

@@ -81,8 +81,8 @@ def sources_at(path: Path) -> list[dict[str, Any]]:
     any) and each table, or each folder of CSV files, marked with the `folder` in which they were found; else one (`guess`).
     A .zip is the folder in it, and always marked. Raises UserError as `guess`."""
     if parted(path)[1] is not None and (folder := unpacked(path)).is_dir():
-        found = [{**s, "path": f"{path}{str(s['path']).removeprefix(str(folder))}"} for s in sources_at(folder)]
-        return [{**s, "folder": str(path)} for s in found]
+        within = [{**s, "path": f"{path}{str(s['path']).removeprefix(str(folder))}"} for s in sources_at(folder)]
+        return [{**s, "folder": str(path)} for s in within]
     if not path.is_dir():
         return [guess(path)]
     files = [p for p in sorted(path.rglob("*")) if p.is_file() and not p.is_symlink() and _seen(p, path)]

@@ -58,10 +58,10 @@ class Remote(Place):
         return self.heard(wait, f"an answer of the environment {request[2]}")
 
     def heard(self, wait: float, what: str) -> Any:
-        said = super().heard(wait + 2 * MARGIN, what)
-        if isinstance(said, Ended):
-            self.why = str(said)
-        return said
+        reply = super().heard(wait + 2 * MARGIN, what)
+        if isinstance(reply, Ended):
+            self.why = str(reply)
+        return reply
 
     def end(self, grace: float = 0.0) -> str:
         """Have the actor ended."""
@@ -86,8 +86,8 @@ class OnRay(Players):
         super().__enter__()
         try:
             for place in self._places:
-                if (said := place.begun()) is not None and not isinstance(said, Ended):
-                    raise said
+                if (reply := place.begun()) is not None and not isinstance(reply, Ended):
+                    raise reply
         except Late as e:
             self.__exit__()
             raise TimeoutError(f"{self.cluster.where}: {e}") from None
@@ -144,9 +144,9 @@ def _seat(ray: Any, pipe: Connection, address: str, project: Project) -> None:
         build, name, cpus = pipe.recv()
         actor = ray.remote(Seat).options(num_cpus=cpus, **options).remote(build, name, project)
         what = f"a free CPU of the Ray cluster at {address}, and for it to have its environments and tools there"
-        said = got(ray, pipe, actor.begun.remote(), START + MARGIN, what)
-        send(pipe, "ready" if said is None else said)
-        while said is None:
+        reply = got(ray, pipe, actor.begun.remote(), START + MARGIN, what)
+        send(pipe, "ready" if reply is None else reply)
+        while reply is None:
             request, wait = pipe.recv()
             what = f"an answer of the environment {request[2]}"
             send(pipe, got(ray, pipe, actor.answer.remote(request, wait), wait + MARGIN, what))

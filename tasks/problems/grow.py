@@ -112,8 +112,8 @@ def away(
     key, as of `grow`, and those whose keys are `known` are not made again."""
 
     def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
-        asked = make if make is _pairs else _make
-        keeps = finished if asked is _make else None
+        maker = make if make is _pairs else _make
+        keeps = finished if maker is _make else None
         keys, waiting = zip(*lists, strict=True), deque[tuple[str, bool]]()
 
         def missing() -> Iterator[tuple]:
@@ -134,7 +134,7 @@ def away(
                     return
                 yield part
 
-        for some in imap(partial(_away, build, folder, dict(knobs), asked), parts()):
+        for some in imap(partial(_away, build, folder, dict(knobs), maker), parts()):
             for item in some:
                 while waiting[0][1]:
                     yield kept(waiting.popleft()[0], lambda: None)

@@ -329,13 +329,13 @@ def judge(
         i, j = a[start : start + COMPARED], b[start : start + COMPARED]
         open_ = ~gone[i] & ~gone[j] & (unordered[i] != unordered[j])
         i, j = i[open_], j[open_]
-        found = once(f"compared-{start // COMPARED}", partial(_compared, i, j, sets, threshold, gone.copy()))
-        for i, j in found["crossed"].tolist():
+        part = once(f"compared-{start // COMPARED}", partial(_compared, i, j, sets, threshold, gone.copy()))
+        for i, j in part["crossed"].tolist():
             out += [
                 (int(rows.line[i]), "near_contradiction", int(rows.line[j])),
                 (int(rows.line[j]), "near_contradiction", int(rows.line[i])),
             ]
-        for i, j in found["near"].tolist():
+        for i, j in part["near"].tolist():
             gone[i] = True
             out.append((int(rows.line[i]), "near_duplicate", int(rows.line[j])))
     return sorted(set(out))

@@ -101,7 +101,7 @@ class Cluster:
         self.process.start()
         theirs.close()
         try:
-            said = (
+            reply = (
                 self._control.recv()
                 if self._control.poll(CONNECT)
                 else TimeoutError(
@@ -109,13 +109,13 @@ class Cluster:
                 )
             )
         except (EOFError, OSError):
-            said = ConnectionError(
+            reply = ConnectionError(
                 f"{self.where}: the process that speaks with Ray ended before it was connected (see {self.log})"
             )
-        if isinstance(said, BaseException):
+        if isinstance(reply, BaseException):
             self.end()
-            raise said
-        self.cpus = said
+            raise reply
+        self.cpus = reply
 
     def give(self, pipe: Connection) -> None:
         """Have a seat at the other end of this pipe; connects anew where the process has ended. Raises
@@ -184,9 +184,9 @@ def _drive(
     threading.Thread(target=end_with_starter, daemon=True).start()
     pieces.open_own()  # what is raised over there may be defined in them
     log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as said:
-        os.dup2(said.fileno(), 1)
-        os.dup2(said.fileno(), 2)
+    with log.open("ab") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
     try:
         ray = _connected(address, n, where, what)
     except UserError as e:

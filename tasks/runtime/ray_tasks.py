@@ -85,18 +85,18 @@ class RayPool:
         request, ended = _packed((func, job)), ""
         for _ in range(TRIES):
             pipe = self._pipe()
-            said: Any
+            reply: Any
             try:
-                kind, said = self._asked(pipe, request, number)
+                kind, reply = self._asked(pipe, request, number)
             except (EOFError, OSError):
                 if self._over.is_set():
                     raise
-                kind, said = "ended", "the process that speaks with Ray ended"
+                kind, reply = "ended", "the process that speaks with Ray ended"
             if kind == "done":
-                return said
+                return reply
             if kind == "raised":
-                raise said
-            ended = said
+                raise reply
+            ended = reply
             print(
                 f"warning: {self.cluster.where}: job {number} is done again: {ended}",
                 file=sys.stderr,
@@ -128,14 +128,14 @@ class RayPool:
                     raise EOFError
                 if waited > LIMIT + 2 * MARGIN:
                     raise TimeoutError(f"{self.cluster.where}: waited {waited:g} s for job {number}")
-            kind, said = _unpacked(pipe.recv_bytes())
+            kind, reply = _unpacked(pipe.recv_bytes())
         except BaseException:
             pipe.close()
             raise
         if kind == "late":
-            raise TimeoutError(f"{self.cluster.where}: {said} (job {number})")
+            raise TimeoutError(f"{self.cluster.where}: {reply} (job {number})")
         self._idle.append(pipe)
-        return kind, said
+        return kind, reply
 
 
 def tasks(address: str, where: str, folder: Path, plan: Path | None = None, log: Path = Path(os.devnull)) -> RayPool:
@@ -170,9 +170,11 @@ def _seat(ray: Any, pipe: Connection, address: str, project: Project) -> None:
     try:
         while True:
             reference = remote.remote(project, pipe.recv_bytes())
-            said = got(ray, pipe, reference, LIMIT + MARGIN, f"a free CPU of the Ray cluster at {address}, and the job")
+            reply = got(
+                ray, pipe, reference, LIMIT + MARGIN, f"a free CPU of the Ray cluster at {address}, and the job"
+            )
             reference = None
-            pipe.send_bytes(said if isinstance(said, bytes) else _packed(_other(said)))
+            pipe.send_bytes(reply if isinstance(reply, bytes) else _packed(_other(reply)))
     except (EOFError, OSError):
         pass  # nobody asks any more
     finally:
@@ -190,10 +192,10 @@ def _unpacked(data: bytes) -> Any:
     return ForkingPickler.loads(data)  # type: ignore[misc] (a function of the C module)
 
 
-def _other(said: Any) -> tuple[str, Any]:
-    if isinstance(said, Ended):
-        return "ended", str(said)
-    return ("late", str(said)) if isinstance(said, Late) else ("raised", said)
+def _other(reply: Any) -> tuple[str, Any]:
+    if isinstance(reply, Ended):
+        return "ended", str(reply)
+    return ("late", str(reply)) if isinstance(reply, Late) else ("raised", reply)
 
 
 def _do(project: Project, request: bytes) -> bytes:
@@ -206,7 +208,7 @@ def _do(project: Project, request: bytes) -> bytes:
         if not isinstance(e, UserError):
             e.add_note(f"in a task of a Ray cluster:\n{traceback.format_exc()}")
         try:
-            _unpacked(said := _packed(("raised", e)))  # some can be sent and not be made anew
+            _unpacked(reply := _packed(("raised", e)))  # some can be sent and not be made anew
         except Exception:
-            said = _packed(("raised", RuntimeError("".join(traceback.format_exception(e)))))
-        return said
+            reply = _packed(("raised", RuntimeError("".join(traceback.format_exception(e)))))
+        return reply

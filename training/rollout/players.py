@@ -81,9 +81,9 @@ class Place:
         """Wait until the process has its environments and tools; what was raised where they could not be built."""
         if self.ready:
             return None
-        said = self.heard(START, "it to have its environments and tools")
-        self.ready = not isinstance(said, BaseException)
-        return None if self.ready else said
+        reply = self.heard(START, "it to have its environments and tools")
+        self.ready = not isinstance(reply, BaseException)
+        return None if self.ready else reply
 
     def ask(self, request: tuple[Any, ...], wait: float) -> Any:
         """The answer of the process. Raises what the environment raised there, `Ended` and `Late`."""

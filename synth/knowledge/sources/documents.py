@@ -151,8 +151,8 @@ def documents(
 def _without_said(reading: Reading) -> None:
     """Leave out links and mentions of things about which the page says more: "Teacher: [Ilse Marten](...)"."""
     bare = {r for r, given in reading.schema.items() if given.get("label") in ("link", "mention")}
-    said = {(row.subject, row.object) for row in reading.rows if row.relation not in bare} if bare else set()
-    reading.rows = [r for r in reading.rows if r.relation not in bare or (r.subject, r.object) not in said]
+    stated = {(row.subject, row.object) for row in reading.rows if row.relation not in bare} if bare else set()
+    reading.rows = [r for r in reading.rows if r.relation not in bare or (r.subject, r.object) not in stated]
     for relation in bare - {row.relation for row in reading.rows}:
         del reading.schema[relation]
 

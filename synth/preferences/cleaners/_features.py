@@ -113,8 +113,8 @@ class Known:
 def _name(pair: PreferencePair) -> int:
     """A 64-bit hash of the texts of a pair, the same in every process."""
     texts = [*(x for m in pair.prompt for x in (m.role, m.content, *m.media)), pair.chosen, pair.rejected]
-    said = "".join((",".join(map(str, map(len, texts))), " ", *texts)).encode("utf-8", "surrogatepass")
-    return int.from_bytes(blake2b(said, digest_size=8).digest(), "little", signed=True)
+    content = "".join((",".join(map(str, map(len, texts))), " ", *texts)).encode("utf-8", "surrogatepass")
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little", signed=True)
 
 
 def _read(pairs: Sequence[PreferencePair]) -> dict[str, Any]:

@@ -37,10 +37,10 @@ class Prompts:
 
     def __init__(self, texts: Iterable[str], ngram: int, written: Callable[[str], bytes]) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as grams are read)
-        asked, names, size, numbers, sketches = array("q"), array("q"), array("i"), array("q"), list[np.ndarray]()
+        every, names, size, numbers, sketches = array("q"), array("q"), array("i"), array("q"), list[np.ndarray]()
         stream = iter(texts)
         while part := list(islice(stream, READ)):
-            asked.extend(map(hash, part))
+            every.extend(map(hash, part))
             distinct = list(dict.fromkeys(part))  # a prompt of two parts is read twice, and the second forgotten below
             grams = gram_sets(distinct, n=ngram, written=written)
             names.extend(map(hash, distinct))
@@ -62,7 +62,7 @@ class Prompts:
         del sketches, sizes, place
         hashes = np.array(names, np.int64)[first]
         by_hash = np.argsort(hashes)
-        self.of = by_hash[np.searchsorted(hashes, np.array(asked, np.int64), sorter=by_hash)].astype(np.int32)
+        self.of = by_hash[np.searchsorted(hashes, np.array(every, np.int64), sorter=by_hash)].astype(np.int32)
 
     def __len__(self) -> int:
         return len(self.size)
@@ -151,9 +151,9 @@ def _keys(
     with tempfile.TemporaryDirectory() as folder:
         names = [os.path.join(folder, str(k)) for k in range(n)]
         for first, sets in prompts.parts():
-            found = list(rare(sets, often))
-            owner = np.repeat(np.arange(first, first + len(sets), dtype=np.int32), [len(x) for x in found])
-            key = mix(np.concatenate(found) ^ mix(prompts.numbers[owner].view(np.uint64)))
+            kept = list(rare(sets, often))
+            owner = np.repeat(np.arange(first, first + len(sets), dtype=np.int32), [len(x) for x in kept])
+            key = mix(np.concatenate(kept) ^ mix(prompts.numbers[owner].view(np.uint64)))
             if n == 1:
                 row = np.zeros(len(key), np.int64)
             else:

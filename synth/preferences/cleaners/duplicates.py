@@ -57,9 +57,9 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
     if len(pairs) <= TOGETHER:
         return Verdicts(d or _UNIQUE for d in _judged(list(pairs), threshold, ngram))
     copies: dict[int, Decision] = {}
-    found = once(pairs)
+    remembered = once(pairs)
     for k, rows in enumerate(_comparable(pairs, threshold, ngram)):
-        part = found(f"copies-{k}", lambda rows=rows: _copies(pairs, rows, threshold, ngram))
+        part = remembered(f"copies-{k}", lambda rows=rows: _copies(pairs, rows, threshold, ngram))
         for i, reason, score in zip(part["at"].tolist(), part["reasons"], part["scores"].tolist(), strict=True):
             copies[i] = _remove(reason, score)
     return Verdicts(copies.get(i, _UNIQUE) for i in range(len(pairs)))
@@ -68,9 +68,9 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
 def _copies(pairs: Sequence[PreferencePair], rows: np.ndarray, threshold: float, ngram: int) -> dict[str, Any]:
     """at [m]: those of rows that are copies; reasons, scores [m]."""
     judged = _judged(taken(pairs, rows), threshold, ngram)
-    said = [(i, d.reason, d.score) for i, d in zip(rows.tolist(), judged, strict=True) if d]
-    at, scores = np.array([i for i, _, _ in said], np.int64), np.array([s for _, _, s in said], np.float64)
-    return {"at": at, "reasons": [reason for _, reason, _ in said], "scores": scores}
+    copies = [(i, d.reason, d.score) for i, d in zip(rows.tolist(), judged, strict=True) if d]
+    at, scores = np.array([i for i, _, _ in copies], np.int64), np.array([s for _, _, s in copies], np.float64)
+    return {"at": at, "reasons": [reason for _, reason, _ in copies], "scores": scores}
 
 
 def _comparable(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> Iterator[np.ndarray]:
@@ -100,8 +100,8 @@ def _parted(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> di
             size.append(len(text) + len(pair.chosen) + len(pair.rejected))
             yield text
 
-    asked = Prompts(prompts(), ngram, _written)
-    of = classes(asked, threshold, lambda sets, often: _rarest(sets, often, threshold))[asked.of]
+    distinct = Prompts(prompts(), ngram, _written)
+    of = classes(distinct, threshold, lambda sets, often: _rarest(sets, often, threshold))[distinct.of]
     return {"of": of, "size": np.array(size, np.int32)}
 
 

@@ -183,9 +183,9 @@ class Grower:
             order = sorted(range(len(fit)), key=lambda i: (i // _CHOICE, sign * int(fit[i][1].sum())))
             sets = [(fit[i][0], _as_bits(fit[i][1])) for i in order]
             everyone = _as_bits(np.ones(len(left), bool))
-            found = _complete(sets, everyone, _as_bits(left == root), shape.level, self.most_clues - 1)
-            if found is not None:
-                node = self._minimal([first, *found], root, shape, rng)
+            completion = _complete(sets, everyone, _as_bits(left == root), shape.level, self.most_clues - 1)
+            if completion is not None:
+                node = self._minimal([first, *completion], root, shape, rng)
                 if reached(node, shape.depth) == shape.level:
                     yield node
 
@@ -495,12 +495,12 @@ def _complete(
             return chosen if near and alone not in others else None
         for i in range(at, len(sets)) if left != alone else ():
             fewer = left & sets[i][1]
-            if fewer != left and (found := search(i + 1, [*chosen, i], fewer, size)) is not None:
-                return found
+            if fewer != left and (completion := search(i + 1, [*chosen, i], fewer, size)) is not None:
+                return completion
         return None
 
-    found = next((f for size in range(1, most + 1) if (f := search(0, [], everyone, size)) is not None), None)
-    return None if found is None else [sets[i][0] for i in found]
+    completion = next((f for size in range(1, most + 1) if (f := search(0, [], everyone, size)) is not None), None)
+    return None if completion is None else [sets[i][0] for i in completion]
 
 
 def _led(clue: Clue | Named, term: Node) -> Clue:

@@ -240,10 +240,11 @@ class Realiser:
         noun = spoken(term.type)
         if not term.clues:
             return f"some {noun}"
-        said, sole = self._joined(term.clues, term.type, rng), self._sole(term.clues)
-        if sole and not isinstance(target, Than) and (role := _ROLE.match(said)):
-            return f"the {said[role.end() :]}"  # "the writer of The Ash Quay", not "the person who is the writer of it"
-        return f"{f'the {noun}' if sole or isinstance(target, Than) else indefinite(noun)} {said}"
+        clauses, sole = self._joined(term.clues, term.type, rng), self._sole(term.clues)
+        if sole and not isinstance(target, Than) and (role := _ROLE.match(clauses)):
+            # "the writer of The Ash Quay", not "the person who is the writer of it"
+            return f"the {clauses[role.end() :]}"
+        return f"{f'the {noun}' if sole or isinstance(target, Than) else indefinite(noun)} {clauses}"
 
     def _sole(self, clues: Sequence[Clue | Named]) -> bool:
         """Whether a description says of itself that it fits one thing: the artist of a painting."""
