@@ -38,6 +38,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -347,10 +348,16 @@ def result(case: str, metric: str, values: list[float], unit: str = "share", bet
     )
 
 
-def summarise(runs: list[dict]) -> list[dict]:
-    """Results in the one shape of all benchmarks: models first, then differences, then what else was measured."""
+def summarise(runs: list[dict]) -> dict[str, list[dict]]:
+    """Results in the one shape of all benchmarks, by the name of their file: models and their differences; the same by
+    hops and by family; what else was measured."""
     device = f"{runs[0]['threads']} thread(s) of a shared CPU"
-    return [{**r, "device": device} for r in (*_levels(runs), *_gains(runs), *_by_kind(runs), *_other(runs))]
+    files = {
+        "learning": [*_levels(runs), *_gains(runs)],
+        "learning-kinds": _by_kind(runs),
+        "learning-other": _other(runs),
+    }
+    return {name: [{**r, "device": device} for r in rows] for name, rows in files.items()}
 
 
 def _levels(runs: list[dict]) -> list[dict]:
@@ -384,21 +391,22 @@ def _gains(runs: list[dict]) -> list[dict]:
 
 
 def _by_kind(runs: list[dict]) -> list[dict]:
-    """The same by hops and by family."""
+    """The same by family and by hops, which are the metrics."""
     out = []
-    for hops in (1, 2, 3):
-        among = lambda c, i, hops=hops: c["hops"][i] == hops  # noqa: E731
-        text = f"RL minus SFT, questions of {hops} hop{'s' * (hops > 1)}"
-        out.append(result(text, "pass@1", gain(runs, "rl", "sft", among=among)))
-    for family in sorted(set(runs[0]["cases"]["sft, families"]["families"])):
-        among = lambda c, i, family=family: c["families"][i] == family  # noqa: E731
-        spoken = family.replace("_", " ")
-        for name in TRAINED:
+    families = sorted(set(runs[0]["cases"]["sft, families"]["families"]))
+    amongs: list[Among] = [lambda c, i, family=family: c["families"][i] == family for family in families]
+    for name in TRAINED:
+        for family, among in zip(families, amongs, strict=True):
             values = per_seed(runs, f"{name}, families", "pass@1", among)
-            out.append(result(f"{NAMES[name]}, {spoken}", "pass@1", values))
-        for name in ("prefer", "rl"):
+            out.append(result(NAMES[name], family.replace("_", " "), values))
+    for name in ("prefer", "rl"):
+        title = f"{NAMES[name]} minus SFT"
+        for family, among in zip(families, amongs, strict=True):
             values = gain(runs, f"{name}, families", "sft, families", among=among)
-            out.append(result(f"{NAMES[name]} minus SFT, {spoken}", "pass@1", values))
+            out.append(result(title, family.replace("_", " "), values))
+        for hops in (1, 2, 3):
+            among = lambda c, i, hops=hops: c["hops"][i] == hops  # noqa: E731
+            out.append(result(title, f"{hops} hop{'s' * (hops > 1)}", gain(runs, name, "sft", among=among)))
     return out
 
 
@@ -535,9 +543,10 @@ def main() -> None:
     if len(commits) != 1:
         sys.exit("error: the finished seeds ran on several commits: run `make bench-learning` to the end on one")
     results = summarise(runs)
-    (RESULTS / "learning.json").write_text(json.dumps(results, indent=1) + "\n")
-    plot(results, PICTURE)
-    for r in results:
+    for name, rows in results.items():
+        (RESULTS / f"{name}.json").write_text(json.dumps(rows, indent=1) + "\n")
+    plot(results["learning"], PICTURE)
+    for r in chain.from_iterable(results.values()):
         print(f"{r['case']:60} {r['metric']:10} {r['value']:.3f}  [{r['low']:.3f}, {r['high']:.3f}]")
 
 

@@ -38,7 +38,8 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
     assert (
         shown["accepted"] > json.loads((tmp_path / "seed/artifacts/demonstrations/card.json").read_text())["accepted"]
     )
-    summary = {(r["case"], r["metric"]): r for r in learning.summarise([found, found])}
+    files = learning.summarise([found, found])
+    summary = {(r["case"], r["metric"]): r for rows in files.values() for r in rows}
     for other in (
         "SFT",
         "SFT continued",
@@ -49,6 +50,6 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
     for chosen in learning.CHOSEN:
         assert (f"RL, greedy, minus best of n of SFT by {chosen}", "pass@1") in summary
     assert all(r["n"] == 2 and not r["peers"] for r in summary.values())
-    learning.plot(list(summary.values()), tmp_path / "plot.svg")
+    learning.plot(files["learning"], tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text()
     assert all(f"<!-- {name} -->" in drawn for name in learning.NAMES.values())
