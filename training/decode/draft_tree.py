@@ -288,7 +288,7 @@ def _gto(
     sampling: Sampling,
     knobs: tuple[float, float],
 ) -> Tensor:
-    """The surrogate of a group: trees behind row[: end + 1] for each of `ends`, of the head and of the one it began as."""
+    """The policy loss of a group: trees behind row[: end + 1] for each of `ends`, of the head and of the one it began as."""
     (head, begun), (eta, clip) = heads, knobs
     device = head.head.device
     cache = CachedRows(1, device)
@@ -312,7 +312,7 @@ def _gto(
             old = _said(begun, features[end - 1], int(row[end]), best[0], sampling)
         ratios.append(((_said(head, features[end - 1], int(row[end]), best[0], sampling) - old) / len(best[0])).exp())
     head.reward = float(np.mean(rewards))
-    return surrogate(torch.stack(ratios), torch.tensor(rewards, device=device), clip)
+    return policy_loss(torch.stack(ratios), torch.tensor(rewards, device=device), clip)
 
 
 def tree_reward(lengths: Sequence[float], eta: float) -> float:
@@ -320,7 +320,7 @@ def tree_reward(lengths: Sequence[float], eta: float) -> float:
     return float(torch.logsumexp(eta * torch.tensor(lengths, dtype=torch.float64), 0)) / eta
 
 
-def surrogate(ratios: Tensor, rewards: Tensor, clip: float, delta: float = 1e-6) -> Tensor:
+def policy_loss(ratios: Tensor, rewards: Tensor, clip: float, delta: float = 1e-6) -> Tensor:
     """-mean min(s A, clip(s) A) of ratios s [m] with A = (R - mean) / (std + delta) of rewards R [m]."""
     a = ((rewards - rewards.mean()) / (rewards.std(correction=0) + delta)).to(ratios)
     return -torch.minimum(ratios * a, ratios.clamp(1 - clip, 1 + clip) * a).mean()

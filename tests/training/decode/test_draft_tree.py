@@ -8,7 +8,7 @@ from test_speculate import V, asks, engine, pairs
 
 from tasks.planning.pieces import bind
 from training.decode import Engine
-from training.decode.draft_tree import Tree, budget, drafted, expected, surrogate, tree_reward
+from training.decode.draft_tree import Tree, budget, drafted, expected, policy_loss, tree_reward
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 from training.rollout.torch_sampler import TorchSampler
@@ -86,7 +86,7 @@ def test_the_numbers_of_gto_by_hand():
     lengths = [float(np.cumprod(p).sum()) for p in ((0.9, 0.8), (0.5, 0.5))]
     assert lengths == pytest.approx([1.62, 0.75]) and tree_reward(lengths, 1.0) == pytest.approx(1.970, abs=5e-4)
     # R = (1, 3): A = (-1, 1). s = (1.5, 1.5), clipped at 1.2: min(-1.5, -1.2) = -1.5, min(1.5, 1.2) = 1.2.
-    value = surrogate(torch.tensor([1.5, 1.5], dtype=torch.float64), torch.tensor([1.0, 3.0]), 0.2)
+    value = policy_loss(torch.tensor([1.5, 1.5], dtype=torch.float64), torch.tensor([1.0, 3.0]), 0.2)
     assert float(value) == pytest.approx(0.15, abs=1e-5)
     tree = Tree(ids=[4, 5, 6, 7], parents=[-1, -1, 0, 2], logp=[0.0] * 4)
     assert tree.leaves() == [[1], [0, 2, 3]]
