@@ -70,13 +70,13 @@ class Seed:
         if not (root / "data").exists():
             (root / "data").symlink_to(ROOT / "data")
 
-        def changed(params: dict) -> dict:
-            more = {s: {**params["set"].get(s, {}), **knobs} for s, knobs in (sizes or {}).items()}
-            return {**params, "seed": seed, "set": {**params["set"], **more}}
-
-        self.plans = plan.plans(ROOT, changed=changed)
+        self.plans = plan.plans(ROOT, changed=lambda params: {**self.changed(params, sizes or {}), "seed": seed})
         for planned in self.plans.values():
             planned["threads"] = threads
+
+    def changed(self, params: dict, sizes: dict[str, dict]) -> dict:
+        """params.yaml with these sizes."""
+        return {**params, "set": params["set"] | {s: {**params["set"].get(s, {}), **k} for s, k in sizes.items()}}
 
     def params(self, name: str) -> dict[str, Any]:
         return self.plans[name]["params"]
@@ -331,7 +331,7 @@ def gain(
 
 
 def result(case: str, metric: str, values: list[float], unit: str = "share", better: str = "higher") -> dict:
-    """One result in the shape of all benchmarks."""
+    """One result in the shape of all benchmarks; `summarise` says on what it ran."""
     mean, low, high = t_interval(values)
     return result_row(
         case,
@@ -343,7 +343,6 @@ def result(case: str, metric: str, values: list[float], unit: str = "share", bet
         better=better,
         low=low,
         high=high,
-        device="2 CPU cores",
         **{p: _version(p) for p in ("torch", "transformers")},
     )
 

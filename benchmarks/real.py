@@ -68,15 +68,13 @@ class Real(Seed):
     def __init__(
         self, seed: int, root: Path, model: str, sizes: dict[str, dict] | None = None, threads: int = 1
     ) -> None:
-        from tasks.planning import plan
-
-        super().__init__(seed, root, threads=threads)
-        sizes = sizes or {}
-        chosen = {**sizes, "sft": {**sizes.get("sft", {}), "model": model}}
-        self.plans = plan.plans(ROOT, changed=lambda p: {**p, "seed": seed, "profile": "real", "set": chosen})
-        for planned in self.plans.values():
-            planned["threads"] = threads
+        self.model = model
+        super().__init__(seed, root, sizes, threads)
         self.spent = root / "cpu.json"
+
+    def changed(self, params: dict, sizes: dict[str, dict]) -> dict:
+        chosen = {**sizes, "sft": {**sizes.get("sft", {}), "model": self.model}}
+        return {**params, "profile": "real", "set": chosen}
 
     def seconds(self) -> dict[str, float]:
         return json.loads(self.spent.read_text()) if self.spent.exists() else {}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -31,6 +31,8 @@ from tasks.knowledge.search_tool import Search
 from tasks.knowledge.stored import Stored
 from tasks.planning.settings import Quotas
 from tasks.storage import tables
+from tasks.storage.finished import Finished
+from tasks.storage.shards import in_order
 from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
@@ -104,45 +106,34 @@ def away(
     build: Callable[..., Any],
     folder: Path,
     knobs: Mapping[str, Any],
-    finished: Callable[[str, Callable[[], Any]], Any] | None = None,
-    known: Container[str] = (),
+    finished: Finished | None = None,
 ) -> Callable[..., Iterator[Any]]:
     """A `map` of makers of items over other machines, in order. build(folder, **knobs) makes them there, once in a process, and is
-    called with the lists' values in the place of what is mapped; imap: of the pool (tasks/runtime/ray_tasks.py); finished stores items by
-    key, as of `grow`, and those whose keys are `known` are not made again."""
+    called with the lists' values in the place of what is mapped; imap: of the pool (tasks/runtime/ray_tasks.py); finished: as of
+    `grow`."""
 
     def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
         maker = make if make is _pairs else _make
         keeps = finished if maker is _make else None
-        keys, waiting = zip(*lists, strict=True), deque[tuple[str, bool]]()
-
-        def missing() -> Iterator[tuple]:
-            for key in keys:
-                name = "/".join(map(str, key))
-                waiting.append((name, there := keeps is not None and name in known))
-                if not there:
-                    yield key
-
-        def kept(name: str, make: Callable[[], Any]) -> Any:
-            return keeps(name, make) if keeps else make()
-
-        def parts() -> Iterator[list[tuple]]:
-            """Few at first: what is made beyond the end of a cell is thrown away."""
-            rest = missing()
-            for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
-                if not (part := list(islice(rest, n))):
-                    return
-                yield part
-
-        for some in imap(partial(_away, build, folder, dict(knobs), maker), parts()):
-            for item in some:
-                while waiting[0][1]:
-                    yield kept(waiting.popleft()[0], lambda: None)
-                yield kept(waiting.popleft()[0], lambda item=item: item)
-        while waiting:
-            yield kept(waiting.popleft()[0], lambda: None)
+        there = lambda key: keeps is not None and _name(key) in keeps.known  # noqa: E731
+        job = partial(_away, build, folder, dict(knobs), maker)
+        made = lambda missing: chain.from_iterable(imap(job, _parts(missing)))  # noqa: E731
+        for key, item in in_order(zip(*lists, strict=True), there, made):
+            yield keeps(_name(key), lambda item=item: item) if keeps else item
 
     return run
+
+
+def _name(key: tuple) -> str:
+    return "/".join(map(str, key))
+
+
+def _parts(keys: Iterator[tuple]) -> Iterator[list[tuple]]:
+    """Few at first: what is made beyond the end of a cell is thrown away."""
+    for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
+        if not (part := list(islice(keys, n))):
+            return
+        yield part
 
 
 def _away(
@@ -177,16 +168,15 @@ def grow(
     tries: int = 8,
     quotas: Quotas = Quotas(),
     ranges: Mapping[str, str] | None = None,
-    finished: Callable[[str, Callable[[], Any]], Any] | None = None,
-    known: Container[str] = (),
+    finished: Finished | None = None,
     imap: Callable[..., Iterator[Any]] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
-    `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines, and `known` has the keys
-    that it stores; `ranges`: of `knowledge.ranges_at`, where they were read already.
+    `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines; those that it knows are
+    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already.
     """
     try:
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
@@ -194,7 +184,7 @@ def grow(
         raise UserError(str(error)) from error
     make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
     if imap is not None:
-        run = away(imap, maker, folder, knobs, finished, known)
+        run = away(imap, maker, folder, knobs, finished)
         return make_tree(_make, run=run, pairs=lambda split, depth: next(run(_pairs, [split], [depth])))
     if workers > 1:
         with _runner(folder, knobs, workers) as run:

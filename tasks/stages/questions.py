@@ -88,9 +88,7 @@ def questions(
     with mapping(stage, ray) as imap:
         base = stage.input("kb", "passages.parquet").parent
         if ray:
-            run = fuzzy_trees.away(
-                imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished, finished.known
-            )
+            run = fuzzy_trees.away(imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished)
             accepted, quarantined = entity_tree(None, wanted, run=run)
         else:
             trees = EntityTrees(kb, search, **knobs)
@@ -107,7 +105,6 @@ def questions(
                 workers=workers,
                 quotas=quotas,
                 finished=grown,
-                known=grown.known,
                 imap=imap if ray else None,
                 seed=stage.seed,
                 levels=levels,

@@ -29,6 +29,8 @@ from tasks.core.errors import UserError
 from tasks.storage import commit, state
 
 Job = TypeVar("Job")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 SHAPE, OF, VALUES, ARRAYS = "shape.json", "of.json", "values.json", "arrays.npz"
 
 
@@ -84,26 +86,18 @@ class Parts:
     ) -> Iterator[Path]:
         """The folders of parts 0, 1, ..., in order; `write` fills those that are not there, each with its job. imap: runs this for several
         parts at a time, perhaps on other machines with the same file system, and gives what it returns in the order of the jobs."""
-        before: deque[tuple[Path, bool]] = (
-            deque()
-        )  # parts up to the one that was begun last, and whether they were there
-
-        def missing() -> Iterator[tuple[Path, Job]]:
-            for k, job in enumerate(jobs):
-                before.append((self.at(k), there := self.has(k)))
-                if not there:
-                    yield self.at(k), job
-
-        for _ in imap(partial(_written, write, imap is not map), missing()):
-            while before[0][1]:
-                yield before.popleft()[0]
-            at = before.popleft()[0]
+        one = partial(_written, write, imap is not map)
+        for (k, _), _ in in_order(
+            enumerate(jobs),
+            lambda job: self.has(job[0]),
+            lambda missing: imap(one, ((self.at(k), job) for k, job in missing)),
+        ):
+            at = self.at(k)
             if not at.is_dir():
                 raise UserError(
                     f"{at} was written on another machine and is not here: share the file system of {self.folder}"
                 )
             yield at
-        yield from (at for at, _ in before)
 
     def values(self, part: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """name -> array or JSON value: what `make` gives, or gave to an earlier run. None is a JSON value."""
@@ -112,6 +106,26 @@ class Parts:
         values = make()
         self.made(part, lambda at: write_values(at, values))
         return values
+
+
+def in_order(
+    items: Iterable[Item], there: Callable[[Item], bool], make: Callable[[Iterator[Item]], Iterable[Made]]
+) -> Iterator[tuple[Item, Made | None]]:
+    """Each item with what `make` made of it, in order; with None where it is there already. make: is given those that are not, perhaps
+    ahead of what it gives, and gives one thing for each in their order."""
+    begun: deque[tuple[Item, bool]] = deque()  # items up to the last that was looked at, and whether they were there
+
+    def missing() -> Iterator[Item]:
+        for item in items:
+            begun.append((item, had := there(item)))
+            if not had:
+                yield item
+
+    for made in make(missing()):
+        while begun[0][1]:
+            yield begun.popleft()[0], None
+        yield begun.popleft()[0], made
+    yield from ((item, None) for item, _ in begun)
 
 
 def write_part(at: Path, write: Callable[[Path], None], mine: str = "") -> None:
