@@ -38,8 +38,16 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
     assert (
         shown["accepted"] > json.loads((tmp_path / "seed/artifacts/demonstrations/card.json").read_text())["accepted"]
     )
+    known = {"": 1 / 3, ", greedy": 2 / 3, ", families": 1.0}  # laid in: each metric reads its own scores
+    for case, share in known.items():
+        for name, right in (("rl", share), ("sft", 0.0)):
+            scores = found["cases"][f"{name}{case}"]["scores"]
+            scores[:] = [[float(i < right * len(scores))] * len(s) for i, s in enumerate(scores)]
     files = learning.summarise([found, found])
     summary = {(r["case"], r["metric"]): r for rows in files.values() for r in rows}
+    for title in ("RL", "RL minus SFT"):
+        values = [summary[title, metric]["value"] for metric in ("pass@1", "greedy", "families")]
+        assert values == pytest.approx([*known.values()])
     for other in (
         "SFT",
         "SFT continued",
