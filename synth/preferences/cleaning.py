@@ -18,7 +18,7 @@ from synth.preferences.cleaners._features import BLIND, Differences, Known, Part
 from synth.preferences.cleaners._length import style
 from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
-from synth.preferences.cleaners._ranks import Ranks, ranks
+from synth.preferences.cleaners._ranks import Ranks, dense, ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 from synth.preferences.ledger import Ledger, Once, Told, Verdicts, View, afresh, group_of
 from synth.types import Decision, PreferencePair, UserError
@@ -107,7 +107,7 @@ def noise_interval(pairs: Iterable[PreferencePair], groups: np.ndarray | None = 
         return None
     right, group, marks = seen
     flipped, drawn, proven = marks.T
-    right = np.where(flipped, 1 - right, right)
+    right[flipped != 0] = 1 - right[flipped != 0]
     sign = np.where(flipped, np.int8(-1), np.int8(1))
     interval = estimate(right, group, drawn * sign, proven=int((proven * sign < 0).sum()))
     return {k: round(v, 4) if isinstance(v, float) else v for k, v in interval.items()}
@@ -118,12 +118,12 @@ def _by_name(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Of the pairs whose label was judged by text, in the order of their ids: out_of_fold, the place of the group among all, and [n, 3]
     int8: flipped, drawn anchor, anchor; None of fewer than 30."""
-    names, told, cast, at = Ranks(), array("d"), array("b"), array("q")
+    names, told, cast, at = Ranks(), array("d"), array("b"), array("B")
 
     def judged() -> Iterator[PreferencePair]:
-        for i, p in enumerate(pairs):
-            if "out_of_fold" in p.columns:
-                at.append(i)
+        for p in pairs:
+            at.append("out_of_fold" in p.columns)
+            if at[-1]:
                 names.add(p.id)
                 told.append(p.columns["out_of_fold"])
                 # columns of a pair that was flipped were swapped with its sides
@@ -135,11 +135,11 @@ def _by_name(
     else:
         for _ in judged():
             pass
-        group = np.unique(groups[np.array(at, np.int64)], return_inverse=True)[1]
+        group = dense(groups[np.frombuffer(at, bool)])
     if len(told) < 30:
         return None
     order = np.argsort(names.whole(), kind="stable")
-    return np.array(told)[order], group[order], np.array(cast, np.int8).reshape(-1, 3)[order]
+    return np.frombuffer(told)[order], group[order], np.frombuffer(cast, np.int8).reshape(-1, 3)[order]
 
 
 def _runs(cleaners: Iterable[Callable[..., Any]]) -> Iterator[list[Callable[..., Any]]]:
@@ -245,7 +245,7 @@ class _Columns:
         return {"values": _rounded(right, len(pairs)), "noise": noise}
 
     def _out_of_fold(self, pairs: View, *, blind: bool = False) -> tuple[np.ndarray, Differences]:
-        groups = np.unique(self.ledger.groups()[pairs.rows], return_inverse=True)[1]
+        groups = dense(self.ledger.groups()[pairs.rows])
         return _fitted(pairs, groups, folds=self.folds, c=self.c, blind=blind, known=self.known)
 
     def _column(self, rows: np.ndarray, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -2,7 +2,8 @@
 
     Spilled     pairs in a temporary file: 8 bytes of memory each
     Verdicts    decisions about n pairs as arrays: 1 to 4 bytes each, and 8 more where scores differ
-    Ledger      pairs (a list, or Spilled) and what came about, in order: a column of numbers, or a cleaner's verdicts
+    Ledger      pairs (a list, or Spilled) and what came about, in order: a column of numbers, or a cleaner's verdicts; 1 to 4
+                bytes each, numbers and scores that differ are in a temporary file
     View        some rows of a ledger as pairs with their columns and decisions, sides swapped where that was decided; made
                 anew each time, a block after the other
 
@@ -25,10 +26,12 @@ from typing import IO, Any
 import numpy as np
 
 from synth.preferences.cleaners._columns import swap_sides
+from synth.preferences.cleaners._filed import Filed
 from synth.preferences.cleaners._ranks import ranks
 from synth.types import Decision, Message, PreferencePair
 
 ROWS, BYTES = 1024, 1 << 23  # pairs and bytes on disk after which a block ends
+BLOCK = 1 << 14  # numbers that are written into a file at once
 Once = Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]]
 """(name, make) -> what `make` gives, or gave to an earlier run that was killed: arrays and JSON values by name."""
 
@@ -267,7 +270,9 @@ class Verdicts(Sequence[Decision]):
     def __init__(self, decisions: Iterable[Decision] = ()) -> None:
         self._kinds: dict[Kind, int] = {}
         self._listed: list[Kind] = []
-        self._code, self._score = array("i"), array("d")
+        self._code, self._most = array("B"), 1 << 8  # kinds that an entry can tell apart
+        self._first = array("d")  # of each kind the first score
+        self._score: array[float] | None = None  # of each decision, once two of one kind differ
         self.extend(decisions)
 
     def extend(self, decisions: Iterable[Decision]) -> None:
@@ -278,8 +283,18 @@ class Verdicts(Sequence[Decision]):
     def add(self, step: str, action: Any, reason: str, score: float, other: Any = None) -> None:
         """other: a score that is no float."""
         kinds = self._kinds
-        self._code.append(kinds.setdefault((step, action, reason, other), len(kinds)))
-        self._score.append(score)
+        code = kinds.setdefault((step, action, reason, other), len(kinds))
+        if code == self._most:
+            self._code, self._most = (
+                (array("H", self._code), 1 << 16) if code < 1 << 16 else (array("i", self._code), 1 << 31)
+            )
+        if code == len(self._first):
+            self._first.append(score)
+        if self._score is None and self._first[code] != score:
+            self._score = array("d", np.array(self._first)[np.array(self._code)].tobytes())
+        if self._score is not None:
+            self._score.append(score)
+        self._code.append(code)
 
     def __len__(self) -> int:
         return len(self._code)
@@ -288,11 +303,13 @@ class Verdicts(Sequence[Decision]):
         if isinstance(i, slice):
             return [self[k] for k in range(len(self))[i]]
         step, action, reason, other = self._list[self._code[i]]
-        return decision(step, action, reason, self._score[i] if other is None else other)
+        score = self._first[self._code[i]] if self._score is None else self._score[i]
+        return decision(step, action, reason, score if other is None else other)
 
     def __iter__(self) -> Iterator[Decision]:
         kinds = self._list
-        for code, score in zip(self._code, self._score, strict=True):
+        scores = map(self._first.__getitem__, self._code) if self._score is None else self._score
+        for code, score in zip(self._code, scores, strict=True):
             step, action, reason, other = kinds[code]
             yield decision(step, action, reason, score if other is None else other)
 
@@ -306,28 +323,26 @@ class Verdicts(Sequence[Decision]):
         return self._listed
 
     def arrays(self) -> Told:
-        kinds, code, score = list(self._kinds), np.frombuffer(self._code, np.int32), np.frombuffer(self._score)
-        least, most = np.full(len(kinds), np.inf), np.full(len(kinds), -np.inf)
-        np.minimum.at(least, code, score)
-        np.maximum.at(most, code, score)
-        narrow = (code + 1).astype(np.min_scalar_type(len(kinds)))
-        if not (least == most).all():
-            return kinds, narrow, score
-        told = [k[3] if k[3] is not None else s for k, s in zip(kinds, least.tolist(), strict=True)]
-        return [(*k[:3], s) for k, s in zip(kinds, told, strict=True)], narrow, None
+        kinds, code = list(self._kinds), np.array(self._code)
+        code = code.astype(np.min_scalar_type(len(kinds)), copy=False)
+        code += 1
+        if self._score is not None:
+            return kinds, code, np.frombuffer(self._score)
+        told = [k[3] if k[3] is not None else s for k, s in zip(kinds, self._first, strict=True)]
+        return [(*k[:3], s) for k, s in zip(kinds, told, strict=True)], code, None
 
 
 @dataclass
 class _Column:
     name: str
-    values: np.ndarray  # [n] NaN: the pair has none
+    values: Filed  # [n, 1] NaN: the pair has none
 
 
 @dataclass
 class _Said:
     kinds: list[Kind]
     code: np.ndarray  # [n] 0: nothing was said
-    score: np.ndarray | None
+    score: Filed | None  # [n, 1]
     carried_out: bool
 
     @cached_property
@@ -346,7 +361,7 @@ class _Said:
                 [objects[c] for c in codes] if objects else [decision(*self.kinds[c - 1]) if c else None for c in codes]
             )
         out: list[Decision | None] = []
-        for c, score in zip(codes, self.score[rows].tolist(), strict=True):
+        for c, score in zip(codes, self.score.at(rows)[:, 0].tolist(), strict=True):
             step, action, reason, other = self.kinds[c - 1]
             out.append(decision(step, action, reason, score if other is None else other) if c else None)
         return out
@@ -362,7 +377,7 @@ class Ledger:
         self._groups = pairs.groups if isinstance(pairs, Spilled) else None
 
     def groups(self) -> np.ndarray:
-        """[n] int64 place of the name of each pair's sibling group among all names, sorted."""
+        """[n] int32 place of the name of each pair's sibling group among all names, sorted."""
         if self._groups is None:
             self._groups = ranks(map(group_of, self.base))
         return self._groups
@@ -377,21 +392,26 @@ class Ledger:
 
     def column(self, rows: np.ndarray, name: str, values: np.ndarray) -> None:
         """values [rows] float64."""
-        whole = np.full(self.n, np.nan)
-        whole[rows] = values
-        self._came.append(_Column(name, whole))
+        self._came.append(_Column(name, self._filed(rows, values, np.nan)))
 
     def said(self, rows: np.ndarray, told: Told, *, carried_out: bool) -> np.ndarray:
         """Notes `Verdicts.arrays` of [rows]; gives [rows] bool, those to be removed."""
         kinds, code, score = told
         whole = np.zeros(self.n, code.dtype)
         whole[rows] = code
-        scores = None
-        if score is not None:
-            scores = np.zeros(self.n)
-            scores[rows] = score
+        scores = None if score is None else self._filed(rows, score, 0.0)
         self._came.append(_Said(kinds, whole, scores, carried_out))
         return np.array([False, *(k[1] == "remove" for k in kinds)])[code]
+
+    def _filed(self, rows: np.ndarray, values: np.ndarray, else_: float) -> Filed:
+        """[n, 1] values of rows, which ascend, on disk; `else_` of the others."""
+        out = Filed(1)
+        for a in range(0, self.n, BLOCK):
+            first, last = np.searchsorted(rows, [a, a + BLOCK])
+            part = np.full((min(BLOCK, self.n - a), 1), else_)
+            part[rows[first:last] - a, 0] = values[first:last]
+            out.add(part)
+        return out
 
     def counts(self) -> dict[tuple[str, str, str], int]:
         """(step, action, reason) -> pairs of which it was said, in the order of steps."""
@@ -413,7 +433,7 @@ class Ledger:
         together: list[list[Decision | None]] = []
         for event in came:
             if isinstance(event, _Column):
-                for p, x in zip(out, event.values[rows].tolist(), strict=True):
+                for p, x in zip(out, event.values.at(rows)[:, 0].tolist(), strict=True):
                     if not math.isnan(x):
                         p.__dict__["columns"] = {**p.columns, event.name: x}
             elif not turning:

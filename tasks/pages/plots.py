@@ -91,10 +91,15 @@ def label(x: float) -> str:
 
 def smooth(y: np.ndarray, window: int) -> np.ndarray:
     """Centred moving average whose window shrinks at both ends."""
+    return _smoothed(y, window, np.arange(len(y)))
+
+
+def _smoothed(y: np.ndarray, window: int, at: np.ndarray) -> np.ndarray:
+    """`smooth` at some places."""
     if window < 2:
-        return y
-    sums = np.cumsum(np.concatenate([[0.0], y]))
-    at = np.arange(len(y))
+        return y[at]
+    sums = np.zeros(len(y) + 1)
+    np.cumsum(y, out=sums[1:])
     half = np.minimum(np.minimum(at, len(y) - 1 - at), window // 2)
     return (sums[at + half + 1] - sums[at - half]) / (2 * half + 1)
 
@@ -114,14 +119,15 @@ def lines(
     finite = {name: p for name, p in finite.items() if len(p[0])}
     if not finite:
         return Markup()
-    xs, ys = np.concatenate([p[0] for p in finite.values()]), np.concatenate([p[1] for p in finite.values()])
-    px, py, shapes = _axes(xs, ys, x, y, width, height)
+    xs, ys = ([v for p in finite.values() for v in (p[k].min(), p[k].max())] for k in (0, 1))
+    px, py, shapes = _axes(np.array(xs), np.array(ys), x, y, width, height)
     for name, (a, b) in finite.items():
         window = len(b) // 25 if len(b) > 60 else 1
+        at = _drawn(len(a))
         if window > 1:
-            shapes.append(_path(px(a), py(b), f"line faint c-{name}"))
+            shapes.append(_path(px(a[at]), py(b[at]), f"line faint c-{name}"))
         shapes.append(
-            _path(px(a), py(smooth(b, window)), f"line c-{name}")
+            _path(px(a[at]), py(_smoothed(b, window, at)), f"line c-{name}")
             if len(a) > 1
             else shape("circle", class_=f"c-{name}", cx=px(a[0]), cy=py(b[0]), r=3)
         )
@@ -260,6 +266,9 @@ def _path(x: np.ndarray, y: np.ndarray, classes: str) -> Shape:
 
 
 def _points(x: np.ndarray, y: np.ndarray) -> list[str]:
-    step = max(1, len(x) // 400)  # more points than pixels show nothing more
-    keep = sorted({*range(0, len(x), step), len(x) - 1})
-    return [f"{x[i]:.1f},{y[i]:.1f}" for i in keep]
+    return [f"{x[i]:.1f},{y[i]:.1f}" for i in _drawn(len(x))]
+
+
+def _drawn(n: int) -> np.ndarray:
+    """Those of n points that are drawn: more than pixels show nothing more."""
+    return np.unique([*range(0, n, max(1, n // 400)), n - 1])

@@ -162,7 +162,7 @@ def clean_rows(
 def _look(kept: View, removed: View) -> dict[str, Any]:
     """What is asked about each pair once all is decided, in one pass. noise: `noise_interval`; of each pair asks, flipped: 1 or 0, and
     longer: characters of the chosen side more than of the rejected one; right: as of Cleaned, in the order of pairs."""
-    asks, flipped, longer, right = array("b"), array("b"), array("q"), array("d")
+    asks, flipped, longer, right = array("b"), array("b"), array("i"), array("d")
 
     def looked() -> Iterator[PreferencePair]:
         for pair in chain(kept, removed):
@@ -176,7 +176,7 @@ def _look(kept: View, removed: View) -> dict[str, Any]:
 
     noise = noise_interval(looked(), kept.ledger.groups()[np.append(kept.rows, removed.rows)])
     arrays = {"asks": asks, "flipped": flipped, "longer": longer, "right": right}
-    return {"noise": noise, **{name: np.array(x) for name, x in arrays.items()}}
+    return {"noise": noise, **{name: np.frombuffer(x, x.typecode) for name, x in arrays.items()}}
 
 
 class _Read:
@@ -251,7 +251,7 @@ class _Read:
     def _write(self, k: int, rows: Iterable[Any], seen: Seen, names: list[str], at: Path) -> None:
         """Part k of at most ROWS rows, in the folder `at`: a file of pairs and what is told of them."""
         n, reviewed, plain, columns = 0, self._reviews.n, True, None
-        pairs, longer, quarantined = Spilled(path=at / PAIRS), array("q"), list[dict[str, Any]]()
+        pairs, longer, quarantined = Spilled(path=at / PAIRS), array("i"), list[dict[str, Any]]()
 
         def counted() -> Iterator[Any]:
             nonlocal n
@@ -285,7 +285,7 @@ class _Read:
             "reviewed": self._reviews.n - reviewed,
             "quarantined": quarantined,
             "ends": pairs.ends,
-            "longer": np.array(longer, np.int64),
+            "longer": np.array(longer, np.int32),
         }
         pairs.close()
         write_values(at, told)
@@ -557,9 +557,7 @@ def _noise(cleaned: Cleaned) -> Markup:
         return HTML.noise(None, None)
     p = cleaned.right
     share = np.arange(1, len(p) + 1) / len(p)
-    curve = plots.lines(
-        {"sft": (p.tolist(), share.tolist())}, x="probability that the label is right", y="share of pairs below"
-    )
+    curve = plots.lines({"sft": (p, share)}, x="probability that the label is right", y="share of pairs below")
     return HTML.noise(noise, curve)
 
 

@@ -79,7 +79,7 @@ class Known:
             mine = np.array([_name(p) for p in part], np.int64)
             at = np.minimum(np.searchsorted(hashes, mine), max(len(hashes) - 1, 0))
             there = hashes[at] == mine if len(hashes) else np.zeros(len(mine), bool)
-            out = np.zeros(len(mine), np.int64)
+            out = np.zeros(len(mine), np.int32)
             out[there] = order[at[there]]
             lacking = np.flatnonzero(~there)
             unread, first, place = np.unique(mine[lacking], return_index=True, return_inverse=True)
@@ -97,7 +97,7 @@ class Known:
         if new:
             for name in ("hashes", "about", "good", "bad"):
                 setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
-        return np.concatenate(places) if places else np.zeros(0, np.int64)
+        return np.concatenate(places) if places else np.zeros(0, np.int32)
 
     def _told(self, hashes: np.ndarray, pairs: Sequence[PreferencePair]) -> tuple[np.ndarray, ...]:
         """(values, about, good, bad) of pairs of these hashes."""

@@ -132,6 +132,18 @@ def jaccard(a: np.ndarray, b: np.ndarray) -> float:
     return both / (len(every) - both) if len(every) else 1.0
 
 
+def frequencies(parts: Iterable[Sequence[np.ndarray]], total: int, bits: int) -> np.ndarray:
+    """[2 ** k] int32, k at most `bits`: how many of the sets in all parts hold a gram whose first k bits are these. total: their grams.
+
+    Counted by sorting: `np.bincount` would make a table of 8 bytes a cell beside it."""
+    k = min(bits, max(10, total.bit_length()))
+    out = np.zeros(1 << k, np.int32)
+    for part in parts:
+        cells, times = np.unique(np.concatenate(part) >> np.uint32(32 - k), return_counts=True)
+        out[cells] += times.astype(np.int32)
+    return out
+
+
 def densified(bins: np.ndarray) -> np.ndarray:
     """[n, 64] with every empty bin filled from the next full one to its right, marked by the distance; a text without
     grams stays empty."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._ranks import ranks
+from synth.preferences.cleaners._ranks import dense, ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
 
 UNKNOWN = "no anchors: not identifiable; the estimate believes that most labels are right and sees only what the features can see"
@@ -43,7 +43,7 @@ def estimate(
     if n >= least:
         low, high = wilson(wrong, n)
         return known | {"rate": wrong / n, "low": low, "high": high, "method": "anchors", "note": ""}
-    index = np.unique(groups, return_inverse=True)[1] if isinstance(groups, np.ndarray) else ranks(groups)
+    index = dense(groups) if isinstance(groups, np.ndarray) else ranks(groups)
     narrow = np.int32 if len(right) < 2**31 else np.int64  # half the memory of what is drawn below
     order = np.argsort(index, kind="stable").astype(narrow)
     size = np.bincount(index).astype(narrow)

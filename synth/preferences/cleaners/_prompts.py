@@ -2,8 +2,8 @@
 
 Two pairs are copies only where their prompts hold the same numbers and are of Jaccard similarity >= t. So prompts are joined
 that are so, found by the prefix filter (`duplicates.py`), and a class is what hangs together. Grams of prompts and the keys by
-which they meet lie in temporary files, keys in parts by their last bits; in memory are some 30 bytes a pair and 60 a distinct
-prompt.
+which they meet lie in temporary files, keys in parts by their last bits; in memory are 12 bytes a pair and some 60 a distinct
+prompt, and a table of counts of at most 268 MB.
 
 Prompts that meet are first compared by a sketch, the 128 bits that the last seven bits of their grams name: of sets A and B
 |A ^ B| <= (1 - t) / (1 + t) (|A| + |B|) if they are similar, and their sketches differ in no more bits. Exact comparison
@@ -21,7 +21,8 @@ from itertools import islice
 
 import numpy as np
 
-from synth.preferences.cleaners._grams import gram_sets, jaccard, mix
+from synth.preferences.cleaners._filed import Buckets
+from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
 
 NUMBER = re.compile(r"\d+")
 READ = 1 << 12  # pairs whose prompts are read at once
@@ -37,7 +38,7 @@ class Prompts:
 
     def __init__(self, texts: Iterable[str], ngram: int, written: Callable[[str], bytes]) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (open as long as grams are read)
-        every, names, size, numbers, sketches = array("q"), array("q"), array("i"), array("q"), list[np.ndarray]()
+        every, names, size, numbers, sketches = array("q"), array("q"), array("i"), array("q"), array("Q")
         stream = iter(texts)
         while part := list(islice(stream, READ)):
             every.extend(map(hash, part))
@@ -48,21 +49,22 @@ class Prompts:
             numbers.extend(hash(tuple(sorted(NUMBER.findall(text)))) for text in distinct)
             whole = np.concatenate(grams)
             self._file.write(whole.tobytes())
-            sketches.append(_sketch(whole, np.array([len(g) for g in grams])))
+            sketches.frombytes(_sketch(whole, np.array([len(g) for g in grams])).tobytes())
         self._file.flush()
-        _, first, place = np.unique(np.array(names, np.int64), return_index=True, return_inverse=True)
-        order = np.argsort(first)  # prompts stay in the order of pairs
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        first = first[order]
-        sizes = np.array(size, np.int64)
-        self.start, self.size = (np.cumsum(sizes) - sizes)[first], sizes[first]
-        self.numbers = np.array(numbers, np.int64)[first]
-        self.sketch = np.concatenate([*sketches, np.zeros((0, 2), np.uint64)])[first]
-        del sketches, sizes, place
-        hashes = np.array(names, np.int64)[first]
+        sizes = np.array(size, np.int32)
+        start = np.cumsum(sizes, dtype=np.int64) - sizes
+        columns = np.array(names, np.int64), start, sizes, np.array(numbers), np.array(sketches).reshape(-1, 2)
+        del names, size, numbers, sketches, start, sizes
+        first = _firsts(columns[0])
+        hashes, self.start, self.size, self.numbers, self.sketch = (
+            columns if len(first) == len(columns[0]) else [x[first] for x in columns]
+        )
+        del columns, first
         by_hash = np.argsort(hashes)
-        self.of = by_hash[np.searchsorted(hashes, np.array(every, np.int64), sorter=by_hash)].astype(np.int32)
+        hashes, by_hash = hashes[by_hash], by_hash.astype(np.int32)
+        self.of = np.empty(len(every), np.int32)
+        for a in range(0, len(every), READ):
+            self.of[a : a + READ] = by_hash[np.searchsorted(hashes, np.array(every[a : a + READ], np.int64))]
 
     def __len__(self) -> int:
         return len(self.size)
@@ -79,6 +81,15 @@ class Prompts:
             b = max(a + 1, int(np.searchsorted(ends, (ends[a - 1] if a else 0) + GRAMS, side="right")))
             yield a, [self.grams(k) for k in range(a, b)]
             a = b
+
+
+def _firsts(hashes: np.ndarray) -> np.ndarray:
+    """The places of those that did not come before, in order."""
+    order = np.argsort(hashes, kind="stable")
+    ranked = hashes[order]
+    new = np.ones(len(order), bool)
+    new[1:] = ranked[1:] != ranked[:-1]
+    return np.sort(order[new])
 
 
 def _sketch(grams: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -143,42 +154,17 @@ def _keys(
     prompts: Prompts, rare: Callable[[Sequence[np.ndarray], np.ndarray], Iterator[np.ndarray]]
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(key uint64, prompt int32) of the rarest grams of prompts beside their numbers, in parts: all that share a key are in one."""
-    shift = np.uint32(32 - min(CELLS, max(10, int(prompts.size.sum()).bit_length())))
-    often = np.zeros(1 << (32 - int(shift)), np.int32)
-    for _, sets in prompts.parts():
-        often += np.bincount(np.concatenate(sets) >> shift, minlength=len(often)).astype(np.int32)
-    n = -(-int(prompts.size.sum()) // KEYS)
-    with tempfile.TemporaryDirectory() as folder:
-        names = [os.path.join(folder, str(k)) for k in range(n)]
+    total = int(prompts.size.sum())
+    often = frequencies((sets for _, sets in prompts.parts()), total, CELLS)
+    with Buckets(-(-total // KEYS), [("key", np.uint64), ("owner", np.int32)]) as buckets:
         for first, sets in prompts.parts():
             kept = list(rare(sets, often))
             owner = np.repeat(np.arange(first, first + len(sets), dtype=np.int32), [len(x) for x in kept])
             key = mix(np.concatenate(kept) ^ mix(prompts.numbers[owner].view(np.uint64)))
-            if n == 1:
-                row = np.zeros(len(key), np.int64)
-            else:
-                row = (key % np.uint64(n)).astype(np.int64)
-            order = np.argsort(row, kind="stable")
-            for k, (a, b) in enumerate(_ranges(row[order], n)):
-                if b > a:
-                    with open(names[k], "ab") as file:
-                        file.write(_together(key[order[a:b]], owner[order[a:b]]).tobytes())
-        for name in names:
-            if os.path.exists(name):
-                whole = np.fromfile(name, [("key", np.uint64), ("owner", np.int32)])
-                os.remove(name)
-                yield np.ascontiguousarray(whole["key"]), np.ascontiguousarray(whole["owner"])
-
-
-def _ranges(ascending: np.ndarray, n: int) -> list[tuple[int, int]]:
-    ends = np.searchsorted(ascending, np.arange(n + 1)).tolist()
-    return list(zip(ends[:-1], ends[1:], strict=True))
-
-
-def _together(key: np.ndarray, owner: np.ndarray) -> np.ndarray:
-    out = np.empty(len(key), [("key", np.uint64), ("owner", np.int32)])
-    out["key"], out["owner"] = key, owner
-    return out
+            buckets.add(key, key=key, owner=owner)
+        del often
+        for part in buckets.parts():
+            yield np.ascontiguousarray(part["key"]), np.ascontiguousarray(part["owner"])
 
 
 def _join(prompts: Prompts, joined: _Classes, a: np.ndarray, b: np.ndarray, threshold: float) -> None:

@@ -44,7 +44,7 @@ def blind_margin(
     for pair in pairs:
         told.append(probability(pair, "out_of_fold_blind"))
         names.add(pair.id)
-    right = np.array(told)
+    right = np.frombuffer(told)
     if not told:
         return []
     order = np.lexsort((names.whole(), right))
@@ -54,4 +54,6 @@ def blind_margin(
     else:
         acts[order] = prune_pairs(right[order])
     reasons = ("label_error_blind", "label_plausible_blind")
-    return Verdicts(verdict("blind_margin", w, action, reasons, p) for w, p in zip(acts.tolist(), told, strict=True))
+    return Verdicts(
+        verdict("blind_margin", w, action, reasons, p) for w, p in zip(map(bool, acts.tobytes()), told, strict=True)
+    )

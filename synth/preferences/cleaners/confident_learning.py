@@ -43,7 +43,7 @@ def confident_learning(pairs: Sequence[PreferencePair], *, column: str = "out_of
         told.append(p)
     out = Verdicts()
     if told:
-        for wrong, p in zip(prune_pairs(np.array(told)).tolist(), told, strict=True):
+        for wrong, p in zip(prune_pairs(np.frombuffer(told)).tobytes(), told, strict=True):
             out.add(
                 "confident_learning",
                 "remove" if wrong else "keep",
@@ -115,8 +115,10 @@ def prune_pairs(right: np.ndarray) -> np.ndarray:
     moved = int(np.rint(_joint_of_pairs(right)[0, 1].round(9)))
     wrong = np.zeros(len(right), dtype=bool)
     if len(right) > 1:
-        wrong[np.argsort(-((1 - right) - right), kind="stable")[:moved]] = True
-    return wrong & (right < np.maximum(right, 1 - right))
+        margin = 1 - right
+        margin -= right
+        wrong[np.argsort(np.negative(margin, out=margin), kind="stable")[:moved]] = True
+    return wrong & (right < 1 - right)
 
 
 def _joint_of_pairs(right: np.ndarray) -> np.ndarray:

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._grams import gram_sets, jaccard, mix
-from synth.preferences.cleaners._prompts import NUMBER, Prompts, classes
+from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
+from synth.preferences.cleaners._prompts import CELLS, NUMBER, Prompts, classes
 from synth.preferences.ledger import Verdicts, once, taken
 from synth.types import Decision, PreferencePair
 
@@ -35,7 +35,6 @@ _TAG = re.compile(r"</?\w+>")
 _MARK, _BLANK = re.compile(r"[^\w\s\x00-\x7f]"), re.compile(r"[^\S\x00-\x7f]")
 TOGETHER, CHARACTERS = 10_000, 1 << 25  # pairs, and characters of theirs, that are compared at once
 _BLOCK = 1 << 22  # grams that are worked on at once
-_CELLS = 26  # bits of the greatest table of counts
 _OFTEN = (1 << 31) - 1  # grams that are more frequent rank alike
 _TWICE = np.uint64(2) << np.uint64(32)  # the least rank of a gram that two texts have
 _MORE = 10  # times as many pairs in the one index as in the other: reading them costs more than to compare the few
@@ -241,10 +240,7 @@ def _rare(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> tu
     named, first = np.unique(text, return_index=True)
     ends = np.append(first[1:], len(text))
     total = sum(len(grams[t]) for t in named.tolist())
-    shift = np.uint32(32 - min(_CELLS, max(10, total.bit_length())))
-    often = np.zeros(1 << (32 - int(shift)), np.int32)
-    for part in _parts(grams, named):
-        often += np.bincount(np.concatenate(part) >> shift, minlength=len(often)).astype(np.int32)
+    often = frequencies(_parts(grams, named), total, CELLS)
     keys, owners = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
     k = 0
     for part in _parts(grams, named):

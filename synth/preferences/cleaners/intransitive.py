@@ -9,29 +9,45 @@ unique, so the cleaner asks unless told otherwise. Two answers labelled both way
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from synth.preferences.cleaners._columns import Action, verdict
+from synth.preferences.cleaners._filed import Buckets
 from synth.preferences.ledger import Verdicts
 from synth.types import Decision, PreferencePair
+
+TOGETHER, READ = 1 << 18, 1 << 12  # pairs whose answers are compared at once, about; pairs that are read at once
 
 
 def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> Sequence[Decision]:
     """Decision `action` with reason on_a_cycle, else "keep"; score = number of answers in the component (0 off
     cycles)."""
-    told = array("q")  # the hashes of a pair's prompt and of its answers to that prompt: texts are not kept
-    for pair in pairs:
-        of = hash(pair.prompt)
-        told.extend((of, hash((of, pair.chosen.strip())), hash((of, pair.rejected.strip()))))
-    prompt, chosen, rejected = np.array(told, np.int64).reshape(-1, 3).T
-    size = np.zeros(len(pairs), np.int64)
-    _, place, times = np.unique(prompt, return_inverse=True, return_counts=True)
-    compared = np.flatnonzero(times[place] > 1)
-    size[compared] = _components(np.stack([chosen[compared], rejected[compared]]))
+    size = np.zeros(len(pairs), np.int32)
+    for part in _by_prompt(pairs):
+        _, place, times = np.unique(part["prompt"], return_inverse=True, return_counts=True)
+        compared = part[times[place] > 1]
+        size[compared["row"]] = _components(np.stack([compared["chosen"], compared["rejected"]]))
     reasons = ("on_a_cycle", "no_cycle")
-    return Verdicts(verdict("intransitive", n > 0, action, reasons, n) for n in size.tolist())
+    return Verdicts(verdict("intransitive", n > 0, action, reasons, n) for n in memoryview(size))
+
+
+def _by_prompt(pairs: Sequence[PreferencePair]) -> Iterator[np.ndarray]:
+    """The rows of pairs with the hashes of their prompt and of their answers to that prompt, in parts: those of one prompt are in one."""
+    names = ("row", "prompt", "chosen", "rejected")
+    stream, first = iter(pairs), 0
+    with Buckets(-(-len(pairs) // TOGETHER), [(name, np.int64) for name in names]) as buckets:
+        while block := list(islice(stream, READ)):
+            told = array("q")
+            for row, pair in enumerate(block, first):
+                of = hash(pair.prompt)
+                told.extend((row, of, hash((of, pair.chosen.strip())), hash((of, pair.rejected.strip()))))
+            first += len(block)
+            columns = np.array(told).reshape(-1, 4).T
+            buckets.add(columns[1].astype(np.uint64), **dict(zip(names, columns, strict=True)))
+        yield from buckets.parts()
 
 
 def _components(arcs: np.ndarray) -> np.ndarray:

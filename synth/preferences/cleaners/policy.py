@@ -124,7 +124,7 @@ def _rate(scores: Sequence[float], wrong: Sequence[bool], prior: float) -> float
     if wrong:
         rate = sum(wrong) / len(wrong)
     elif len(scores) >= LEAST:
-        rate = noise_rate_of_pairs(np.array(scores))
+        rate = noise_rate_of_pairs(np.asarray(scores))
     else:
         return prior
     return min(max(rate, 0.01), 0.49)

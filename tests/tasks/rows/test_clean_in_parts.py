@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from synth.preferences import ledger
-from synth.preferences.cleaners import _features, _prompts, _ranks, duplicates
+from synth.preferences.cleaners import _features, _prompts, _ranks, duplicates, intransitive
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaners.confident_learning import prune_by_noise_rate, prune_pairs, symmetric
 from synth.preferences.cleaning import run_cleaners
@@ -28,6 +28,7 @@ SMALL = {
     _ranks: {"RUN": 9, "READ": 2},
     _features: {"CELLS": 0, "BLOCK": 13, "READ": 11},
     _prompts: {"READ": 6, "GRAMS": 40, "KEYS": 150, "COUPLES": 5},
+    intransitive: {"TOGETHER": 40, "READ": 7},
     duplicates: {"TOGETHER": 12, "CHARACTERS": 3000},
 }
 

@@ -1,0 +1,109 @@
+"""What is kept of each pair while it is cleaned, and that it is little."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synth.preferences.cleaners import intransitive
+from synth.preferences.cleaners._grams import frequencies
+from synth.preferences.cleaners._ranks import dense
+from synth.preferences.ledger import Ledger, Verdicts
+from synth.types import Decision, Message, PreferencePair
+
+N = 200_000
+
+
+def most(work: Callable[[], Any]) -> float:
+    """Bytes of each of N pairs that `work` holds at most."""
+    tracemalloc.start()
+    try:
+        kept = work()
+        return tracemalloc.get_traced_memory()[1] / N
+    finally:
+        tracemalloc.stop()
+        del kept
+
+
+def decided(n: int, kinds: int, scores: int) -> list[Decision]:
+    return [
+        Decision(
+            step="s", action="keep", reason=f"{(i * 7) % kinds}", score=(i // kinds % scores) / 4 + (i * 7) % kinds
+        )
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("kinds, dtype", [(1, "u1"), (255, "u1"), (256, "u2"), (257, "u2"), (65_600, "u4")])
+@pytest.mark.parametrize("scores", [1, 3])
+def test_verdicts_are_the_decisions_that_were_added(kinds, dtype, scores):
+    want = decided(66_000, kinds, scores)
+    got = Verdicts(want)
+    assert list(got) == want and got[-1] == want[-1] and got[:300] == want[:300]
+    told, code, score = got.arrays()
+    assert len(told) == kinds and code.dtype == dtype and code.min() == 1 and code.max() == kinds
+    assert (score is None) == (scores == 1) and (score is None or score.tolist() == [d.score for d in want])
+    assert [told[c - 1][2] for c in code[:900].tolist()] == [d.reason for d in want[:900]]
+    assert all(score is not None or told[c - 1][3] == d.score for c, d in zip(code.tolist(), want, strict=True))
+
+
+def test_verdicts_of_few_kinds_take_a_byte_of_a_pair():
+    one = Decision(step="s", action="keep", reason="r", score=0.5)
+    assert most(lambda: Verdicts(one for _ in range(N))) < 3
+
+
+def test_numbers_and_scores_of_a_ledger_lie_on_disk():
+    ledger = Ledger([None] * N)  # type: ignore[list-item]
+    rows, values = np.arange(0, N, 2), np.random.default_rng(1).random(N // 2)
+    code = np.ones(N // 2, np.uint8)
+
+    def noted() -> None:
+        for k in range(6):
+            ledger.column(rows, f"{k}", values)
+            ledger.said(rows, ([("s", "keep", "r", None)], code, values), carried_out=False)
+
+    assert most(noted) < 15
+    column, said = ledger._came[:2]
+    assert np.array_equal(column.values[:][::2, 0], values) and np.isnan(column.values[:][1::2]).all()
+    at = np.array([40, 2, 7, 2])
+    assert [d and d.score for d in said.of(at)] == [values[20], values[1], None, values[1]]
+
+
+def test_pairs_of_one_prompt_are_compared_some_prompts_at_a_time(monkeypatch):
+    rng = Random(1)
+    asked = [(Message(role="user", content=f"{i}"),) for i in range(N // 5)]
+    pairs = [
+        PreferencePair(id="", prompt=asked[i % len(asked)], chosen=good, rejected=bad, source="s", split="train")
+        for i in range(N)
+        for good, bad in (rng.sample("abcde", 2),)
+    ]
+    monkeypatch.setattr(intransitive, "TOGETHER", 10_000)
+    whole = intransitive.intransitive(pairs)
+    assert most(lambda: intransitive.intransitive(pairs)) < 40
+    monkeypatch.setattr(intransitive, "TOGETHER", 1 << 30)
+    assert whole == intransitive.intransitive(pairs) and len({d.score for d in whole}) > 1
+
+
+def test_counting_grams_makes_no_second_table():
+    sets = [np.array([1, 1 << 31, 3 << 30], np.uint32)] * 3
+    total = 1 << 20  # a table of 2 ** 21 cells
+
+    def counted() -> np.ndarray:
+        return frequencies(iter([sets, sets[:1]]), total, 26)
+
+    often = counted()
+    assert len(often) == 1 << 21 and often[[0, 1 << 20, 3 << 19]].tolist() == [4, 4, 4] and often.sum() == 12
+    assert most(counted) * N < 5 * len(often)
+
+
+@given(st.lists(st.integers(0, 40), max_size=50))
+def test_dense_places_are_those_among_the_distinct(numbers):
+    got = np.array(numbers, np.int32)
+    assert dense(got).tolist() == np.unique(got, return_inverse=True)[1].tolist()
