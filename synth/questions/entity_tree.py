@@ -22,7 +22,7 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 
 from synth.knowledge.kb import KB, Fact
@@ -242,27 +242,38 @@ def entity_tree(
     tries: int = 12,
     run: Callable[..., Iterable] = map,
 ) -> tuple[list[Problem], list[Quarantined]]:
+    """(questions, what was quarantined) of `each_question`."""
+    items = list(each_question(trees, counts, tries=tries, run=run))
+    return [x for x in items if isinstance(x, Problem)], [x for x in items if isinstance(x, Quarantined)]
+
+
+def each_question(
+    trees: Callable[[Split, int, int], Problem | Quarantined | None] | None,
+    counts: Mapping[tuple[Split, int], int],
+    *,
+    tries: int = 12,
+    run: Callable[..., Iterable] = map,
+) -> Iterator[Problem | Quarantined]:
     """`trees` is an EntityTrees, or one that remembers; None where `run` knows it. Up to counts[split, hops] questions of every cell, and what was
-    quarantined on the way ("duplicate": the same structure again).
+    quarantined on the way ("duplicate": the same structure again), as they are made. In memory stay the structure, id and text of a question.
 
     `run` maps `trees` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the result.
 
     A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare
     the lengths.
     """
-    accepted: dict[str, Problem] = {}
-    quarantined: list[Quarantined] = []
+    known: dict[str, str] = {}  # structure -> id and text
     for (split, hops), wanted in counts.items():
-        full, most = len(accepted) + wanted, tries * wanted
+        full, most = len(known) + wanted, tries * wanted
         items = iter(run(trees, repeat(split, most), repeat(hops, most), range(most)))
         for index in range(most):
-            if len(accepted) == full or (item := next(items)) is None:
+            if len(known) == full or (item := next(items)) is None:
                 break
-            if isinstance(item, Quarantined):
-                quarantined.append(item)
-            elif (known := accepted.setdefault(item.lineage["structure"], item)) is not item:
-                evidence = f"{item.question} | as {known.id}: {known.question}"
-                quarantined.append(
-                    Quarantined(id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=evidence)
+            if isinstance(item, Problem) and (structure := item.lineage["structure"]) in known:
+                evidence = f"{item.question} | as {known[structure]}"
+                item = Quarantined(
+                    id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=evidence
                 )
-    return list(accepted.values()), quarantined
+            elif isinstance(item, Problem):
+                known[structure] = f"{item.id}: {item.question}"
+            yield item

@@ -115,7 +115,7 @@ def away(
     def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
         maker = make if make is _pairs else _make
         keeps = finished if maker is _make else None
-        there = lambda key: keeps is not None and _name(key) in keeps.known  # noqa: E731
+        there = lambda key: keeps is not None and _name(key) in keeps  # noqa: E731
         job = partial(_away, build, folder, dict(knobs), maker)
         made = lambda missing: chain.from_iterable(imap(job, _parts(missing)))  # noqa: E731
         for key, item in in_order(zip(*lists, strict=True), there, made):

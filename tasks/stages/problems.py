@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import json
 import sys
+from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from synth.external.parent import opened, problem
-from synth.types import Problem, Quarantined, Scored, Split, digest
+from synth.types import ListDigest, Problem, Quarantined, Scored, Split
 from synth.verify import extract_answer, verify
 from tasks.core.errors import UserError
 from tasks.rows import read
@@ -91,50 +96,41 @@ def problems(
     own = own_problems(stage, files, protect, rows_per_shard) if files else None
     if (own or external) and not mix:
         families = []
-    accepted: dict[str, Problem] = {}
-    quarantined: list[Quarantined] = []
     short: dict[str, int] = {}
     finished = stage.finished("problems", Problem, Quarantined)
     told: list[dict[str, Any]] = []
-    if rounds:
-        n_train = 0
-        told = played(stage, accepted, quarantined)
-    others = [External(entry) for entry in external]
-    for number, family in enumerate(stage.progress([*families, *others], "families")):
-        for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
-            wanted = n
-            for index in range(3 * n):
-                if not wanted:
-                    break
-                try:
-                    drawn = finished(
-                        f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i)
-                    )
-                except Exhausted:
-                    break
-                item = admit(drawn, accepted)
-                if isinstance(item, Quarantined):
-                    quarantined.append(item)
-                else:
-                    accepted[_key(item)] = item
-                    wanted -= 1
-            if wanted:
-                short[f"{family.func.__name__ if isinstance(family, partial) else family.name}, {split}"] = wanted
-    if own:
-        quarantined += [*own.quarantined, *_added(own.rows, accepted)]
-    if not accepted:
-        raise UserError(
-            f"problems: every problem was quarantined ({dict(tables.counts(quarantined))}): choose other families or levels"
-        )
-    _disjoint(accepted.values())
-    hosted = [replace(p, env=env) if env else p for p in accepted.values()]
-    tables.write(stage.out / "problems.parquet", hosted, Problem)
-    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
+    with _kept(stage, env) as kept:
+        if rounds:
+            n_train = 0
+            told = played(stage, kept)
+        others = [External(entry) for entry in external]
+        for number, family in enumerate(stage.progress([*families, *others], "families")):
+            for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
+                wanted = n
+                for index in range(3 * n):
+                    if not wanted:
+                        break
+                    try:
+                        drawn = finished(
+                            f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i)
+                        )
+                    except Exhausted:
+                        break
+                    wanted -= kept.add(admit(drawn, kept.known))
+                if wanted:
+                    short[f"{family.func.__name__ if isinstance(family, partial) else family.name}, {split}"] = wanted
+        if own:
+            for q in own.quarantined:
+                kept.add(q)
+            for p in own.rows:
+                key = p.seen if p.env == "single" else p.id  # other environments show more than the prompt
+                kept.add(_twice(p, kept.known[key]) if key in kept.known else p, key)
+        kept.check()
     card: dict[str, Any] = {
-        "produced": len(accepted) + len(quarantined),
-        "accepted": len(accepted),
-        "quarantined": tables.counts(quarantined),
-        "cells": dict(sorted(Counter(_cell(p) for p in accepted.values()).items())),
+        "produced": kept.accepted.n + kept.aside.n,
+        "accepted": kept.accepted.n,
+        "quarantined": dict(sorted(kept.reasons.items())),
+        "cells": dict(sorted(kept.cells.items())),
         "short": short,
         "gates": {
             "certificate": "two routes agree",
@@ -143,9 +139,9 @@ def problems(
         },
         **(read.write(stage, own) if own else {}),
         **({"external": {e.name: e.version for e in others}} if others else {}),
-        "problems": digest([p.id for p in accepted.values()]),
+        "problems": kept.ids.name(),
     }
-    if any(p.verifier == "python_function" for p in accepted.values()):
+    if kept.python:
         card["sandbox"] = sandbox()
         print(f"problems: Python answers run in the sandbox layer {card['sandbox']}", file=sys.stderr)
     if rounds:
@@ -153,7 +149,54 @@ def problems(
             {k: s[k] for k in ("success", "held", "validity", "duplicates", "reward", "weak", "stop")} for s in told
         ]
     stage.card(card)
-    stage.log({"accepted": len(accepted), "quarantined": len(quarantined)})
+    stage.log({"accepted": kept.accepted.n, "quarantined": kept.aside.n})
+
+
+class _Kept:
+    """The tables of the stage: a row is written as it comes. Of a problem stay in memory the key by which others must differ with its
+    split and id, some 200 bytes, and 8 of its root.
+
+    known: key -> split and id; ids, cells: of accepted problems; reasons: of quarantined ones; python: whether an answer is code."""
+
+    def __init__(self, accepted: tables.Writer[Problem], aside: tables.Writer[Quarantined], env: str) -> None:
+        self.accepted, self.aside, self.env = accepted, aside, env
+        self.known, self.ids, self.python = dict[str, str](), ListDigest(), False
+        self.cells, self.reasons = Counter[str](), Counter[str]()
+        self._roots: dict[Split, array[int]] = {"train": array("q"), "valid": array("q"), "test": array("q")}
+
+    def add(self, item: Problem | Quarantined, key: str = "") -> bool:
+        """Whether it is accepted. key: of a problem, `_key` unless given."""
+        if isinstance(item, Quarantined):
+            self.aside.add(item)
+            self.reasons[item.reason] += 1
+            return False
+        self.accepted.add(replace(item, env=self.env) if self.env else item)
+        self.known[key or _key(item)] = f"{item.split} {item.id}"
+        self.ids.add(item.id)
+        self.cells[_cell(item)] += 1
+        self.python |= item.verifier == "python_function"
+        self._roots[item.split].append(hash(item.lineage["root"]))
+        return True
+
+    def check(self) -> None:
+        """Raises UserError if there is no problem, AssertionError if a normal form is in two splits."""
+        if not self.accepted.n:
+            raise UserError(
+                f"problems: every problem was quarantined ({dict(sorted(self.reasons.items()))}): choose other families or levels"
+            )
+        for one, other in combinations(self._roots.values(), 2):
+            if len(np.intersect1d(np.array(one), np.array(other))):
+                raise AssertionError("a normal form lies in two splits")
+
+
+@contextmanager
+def _kept(stage: Stage, env: str) -> Iterator[_Kept]:
+    """env: in which all problems are played; empty: each keeps its own."""
+    with (
+        tables.Writer(stage.out / "problems.parquet", Problem) as accepted,
+        tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside,
+    ):
+        yield _Kept(accepted, aside, env)
 
 
 class Exhausted(Exception):
@@ -191,33 +234,18 @@ def _cell(p: Problem) -> str:
     return f"{p.family}{level}, {p.split}"
 
 
-def _disjoint(problems: Collection[Problem]) -> None:
-    """Raises AssertionError if a normal form is in two splits."""
-    roots = {s: {p.lineage["root"] for p in problems if p.split == s} for s in ("train", "valid", "test")}
-    if roots["train"] & roots["test"] or roots["train"] & roots["valid"] or roots["valid"] & roots["test"]:
-        raise AssertionError("a normal form lies in two splits")
-
-
-def _added(rows: Iterable[Problem], accepted: dict[str, Problem]) -> Iterator[Quarantined]:
-    """Adds the user's rows; known problems are passed in."""
-    for p in rows:
-        key = p.seen if p.env == "single" else p.id  # other environments show more than the prompt
-        if key in accepted:
-            yield _twice(p, accepted[key])
-        else:
-            accepted[key] = p
-
-
-def _twice(p: Problem, known: Problem, place: str = "") -> Quarantined:
+def _twice(p: Problem, known: str, place: str = "") -> Quarantined:
+    """known: of `_Kept`."""
+    split, _, name = known.partition(" ")
     return Quarantined(
         id=place or str(p.lineage.get("place", p.id)),
         stage="problems",
         reason="duplicate",
-        evidence=f"{p.question} is shown by problem {known.id} of the split {known.split} too",
+        evidence=f"{p.question} is shown by problem {name} of the split {split} too",
     )
 
 
-def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarantined]) -> list[dict[str, Any]]:
+def played(stage: Stage, kept: _Kept) -> list[dict[str, Any]]:
     """Plays the rounds of self-play, and adds what they certified and quarantined. The ledger is in the work folder, so
     that a killed run resumes from it."""
     from tasks.problems import selfplay as loop
@@ -234,14 +262,11 @@ def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarant
         told.append(summary)
         stage.log({k: v for k, v in summary.items() if isinstance(v, float)}, step=summary["round"])
         print(line, file=sys.stderr)
-    for item in (admit(p, accepted) for p in running.accepted.values()):
-        if isinstance(item, Problem):
-            accepted[_key(item)] = item
-        else:
-            quarantined.append(item)
+    for p in running.accepted.values():
+        kept.add(admit(p, kept.known))
     for number, place, body in running.ledger.rows("certificate"):
         if "quarantined" in body:
-            quarantined.append(Quarantined(**{**body["quarantined"], "id": f"round {number}/{place}"}))
+            kept.add(Quarantined(**{**body["quarantined"], "id": f"round {number}/{place}"}))
     with (stage.out / "rounds.jsonl").open("w", encoding="utf-8") as f:
         f.writelines(json.dumps(s, sort_keys=True) + "\n" for s in told)
     target = getattr(stage.params["curriculum"], "keywords", {}).get("target", 0.5)
@@ -250,8 +275,8 @@ def played(stage: Stage, accepted: dict[str, Problem], quarantined: list[Quarant
     return told
 
 
-def admit(item: Problem | Quarantined, known: dict[str, Problem]) -> Problem | Quarantined:
-    """The item; quarantined if its prompt is known (`known`: problems by the text that a model is shown), or if its own
+def admit(item: Problem | Quarantined, known: Mapping[str, str]) -> Problem | Quarantined:
+    """The item; quarantined if its prompt is known (`known`: of `_Kept`), or if its own
     answer or worked solution does not score 1."""
     if isinstance(item, Quarantined):
         return item

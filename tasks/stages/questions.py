@@ -7,10 +7,11 @@ clue."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
-from synth.questions.entity_tree import EntityTrees, entity_tree
-from synth.types import Problem, Quarantined, Split, digest
+from synth.questions.entity_tree import EntityTrees, each_question
+from synth.types import ListDigest, Problem, Quarantined, Split
 from synth.verify.exact import normalise
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
@@ -83,18 +84,32 @@ def questions(
         "max_words": max_words,
         "max_guess": max_guess,
     }
-    fuzzy, fuzzy_aside, fuzzy_card = [], [], {}
+    chains, ids, reasons = _Chains(search), ListDigest(), Counter[str]()
+    fuzzy_card = {}
     finished, grown = (stage.finished(name, Problem, Quarantined) for name in ("questions", "trees"))
-    with mapping(stage, ray) as imap:
+    with (
+        mapping(stage, ray) as imap,
+        tables.Writer(stage.out / "problems.parquet", Problem) as accepted,
+        tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside,
+    ):
+
+        def write(items: Iterable[Problem | Quarantined]) -> None:
+            for x in items:
+                if isinstance(x, Quarantined):
+                    aside.add(x)
+                    reasons[x.reason] += 1
+                else:
+                    accepted.add(x)
+                    ids.add(x.id)
+
         base = stage.input("kb", "passages.parquet").parent
         if ray:
             run = fuzzy_trees.away(imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished)
-            accepted, quarantined = entity_tree(None, wanted, run=run)
+            made = each_question(None, wanted, run=run)
         else:
             trees = EntityTrees(kb, search, **knobs)
-            accepted, quarantined = entity_tree(
-                lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted
-            )
+            made = each_question(lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
+        write(map(chains.seen, made))
         if n_tree_train + n_tree_valid + n_tree_test:
             sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
             ranges = knowledge.ranges_at(base)
@@ -114,25 +129,24 @@ def questions(
                 only=only,
                 extra=phrases,
             )
+            write(chain(fuzzy, fuzzy_aside))
             fuzzy_card = {
                 "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges) | {"gates": fuzzy_trees.GATES},
                 "phrases": phrases,
             }
-    if not accepted and not fuzzy:
-        raise UserError(
-            f"questions: no question passed the gates ({dict(tables.counts(quarantined))}): "
-            "the knowledge base is too small or too sparse, add sources, or set world_countries of the stage kb"
-        )
-    tables.write(stage.out / "problems.parquet", [*accepted, *fuzzy], Problem)
-    tables.write(stage.out / "quarantine.parquet", [*quarantined, *fuzzy_aside], Quarantined)
-    count = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
+        if not accepted.n:
+            raise UserError(
+                f"questions: no question passed the gates ({dict(sorted(chains.reasons.items()))}): "
+                "the knowledge base is too small or too sparse, add sources, or set world_countries of the stage kb"
+            )
+    count = chains.cells
     card = {
-        "produced": len(accepted) + len(quarantined) + len(fuzzy) + len(fuzzy_aside),
-        "accepted": len(accepted) + len(fuzzy),
-        "quarantined": tables.counts([*quarantined, *fuzzy_aside]),
+        "produced": accepted.n + aside.n,
+        "accepted": accepted.n,
+        "quarantined": dict(sorted(reasons.items())),
         "cells": {f"{split}, {h} hops": count[split, h] for split, h in wanted},
         "short": {f"{split}, {h} hops": n - count[split, h] for (split, h), n in wanted.items() if count[split, h] < n},
-        "two_clues": sum(p.difficulty["clues"] > 1 for p in accepted),
+        "two_clues": chains.two_clues,
         "gates": {
             "max_words": max_words,
             "max_guess": max_guess,
@@ -142,19 +156,17 @@ def questions(
             if closed_world
             else "clues only by relations that are complete or functional",
         },
-        "oracle_answers": round(
-            len(accepted) / max(1, len(accepted) + tables.counts(quarantined).get("not_answerable", 0)), 4
-        ),
-        "one_search_answers": {f"{h} hops": share for h, share in one_search(accepted, search).items()},
+        "oracle_answers": round(count.total() / max(1, count.total() + chains.reasons["not_answerable"]), 4),
+        "one_search_answers": chains.one_search_answers(),
         "kb": kb.digest(),
-        "problems": digest([p.id for p in (*accepted, *fuzzy)]),
+        "problems": ids.name(),
         **fuzzy_card,
     }
     stage.card(card)
     stage.log(
         {
             "accepted": card["accepted"],
-            "quarantined": len(quarantined) + len(fuzzy_aside),
+            "quarantined": aside.n,
             "short": sum(card["short"].values()),
         }
     )
@@ -171,13 +183,29 @@ def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split,
     }
 
 
-def one_search(problems: Sequence[Problem], search: Search) -> dict[int, float]:
-    """For each number of hops, the share of questions whose answer occurs in the results of a search for the question
-    itself."""
-    hits_of: dict[int, list[bool]] = {}
-    for p in problems:
-        text = f" {normalise(search(p.question))} "
-        hits_of.setdefault(int(p.difficulty["hops"]), []).append(
-            any(f" {normalise(a)} " in text for a in (p.answer, *p.args["aliases"]))
-        )
-    return {h: round(sum(hits) / len(hits), 4) for h, hits in sorted(hits_of.items())}
+class _Chains:
+    """What the card says of entity-tree questions, which pass by. cells: (split, hops) -> questions; reasons: of those that are
+    quarantined."""
+
+    def __init__(self, search: Search) -> None:
+        self._search, self.two_clues = search, 0
+        self.cells, self.reasons, self._hits = Counter[tuple[Split, int]](), Counter[str](), Counter[int]()
+
+    def seen(self, item: Problem | Quarantined) -> Problem | Quarantined:
+        if isinstance(item, Quarantined):
+            self.reasons[item.reason] += 1
+            return item
+        hops = int(item.difficulty["hops"])
+        self.cells[item.split, hops] += 1
+        self.two_clues += item.difficulty["clues"] > 1
+        text = f" {normalise(self._search(item.question))} "
+        self._hits[hops] += any(f" {normalise(a)} " in text for a in (item.answer, *item.args["aliases"]))
+        return item
+
+    def one_search_answers(self) -> dict[str, float]:
+        """For each number of hops, the share of questions whose answer occurs in the results of a search for the question
+        itself."""
+        of = Counter[int]()
+        for (_, hops), n in self.cells.items():
+            of[hops] += n
+        return {f"{hops} hops": round(self._hits[hops] / n, 4) for hops, n in sorted(of.items())}

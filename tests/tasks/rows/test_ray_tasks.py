@@ -212,7 +212,7 @@ def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
         and len(tables.read(tmp_path / "artifacts/questions/problems.parquet", Problem)) == 20
     )
     with monkeypatch.context() as m:
-        m.setattr("tasks.stages.questions.one_search", lambda *a: 1 / 0)
+        m.setattr("tasks.stages.questions._Chains.one_search_answers", lambda *a: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             made(ray=cluster.address)
     work = Stage("questions", plan={"seed": 1, "params": params}, root=tmp_path, deps=["artifacts/kb"]).work
@@ -220,7 +220,7 @@ def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
     known = {
         (name, key)
         for name, file in files.items()
-        for key in Finished(work / f"{file}.jsonl", Problem, Quarantined).known
+        for key in Finished(work / f"{file}.jsonl", Problem, Quarantined).keys()
     }
     asked, imap = [], ray_tasks.RayPool.imap
 

@@ -1,0 +1,101 @@
+"""`problems` and `questions` write a row as it is made, and keep none."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from synth.questions.entity_tree import each_question, entity_tree
+from synth.types import Problem, Quarantined
+from tasks.core.errors import UserError
+from tasks.planning.pieces import bind
+from tasks.runtime.stage import Stage
+from tasks.stages.problems import problems
+from tasks.storage import tables
+from tasks.storage.finished import Finished
+
+FAMILY = bind("synth.families", {"piece": "list_sorting", "levels": [1, 2]})
+
+
+class Alive:
+    """Calls `make`; most: of the values that it gave how many were alive at once when the next was wanted."""
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.make, self.made, self.most = make, list[weakref.ref[Any]](), 0
+
+    def __call__(self, *of: Any) -> Any:
+        self.most = max(self.most, sum(one() is not None for one in self.made))
+        item = self.make(*of)
+        self.made.append(weakref.ref(item))
+        return item
+
+
+def drawn(seed, split, index) -> Problem | Quarantined:
+    """Every fifth problem of a split is its first again."""
+    return FAMILY(seed, split, 0 if index % 5 == 4 else index)
+
+
+def test_of_problems_none_is_held(tmp_path):
+    family, stage = Alive(drawn), Stage("problems", plan={"seed": 1, "params": {}}, root=tmp_path, deps=[])
+    with stage.running():
+        problems(stage, families=[partial(family)], n_train=60, n_valid=4, n_test=4)
+    made = tables.read(stage.target / "problems.parquet", Problem)
+    assert [p.split for p in made] == ["train"] * 60 + ["valid"] * 4 + ["test"] * 4 and family.most <= 2
+    again = [q for q in tables.read(stage.target / "quarantine.parquet", Quarantined) if q.reason == "duplicate"]
+    assert len(family.made) >= 68 + len(again) > 80
+    first = made[0]
+    assert again[0].evidence == f"{first.question} is shown by problem {first.id} of the split train too"
+
+
+def test_a_normal_form_in_two_splits_is_found(tmp_path):
+    def twice(seed, split, index) -> Problem | Quarantined:
+        p = FAMILY(seed, split, index)
+        return replace(p, lineage={**p.lineage, "root": f"{index}"}) if isinstance(p, Problem) else p
+
+    stage = Stage("problems", plan={"seed": 1, "params": {}}, root=tmp_path, deps=[])
+    with pytest.raises(AssertionError, match="two splits"), stage.running():
+        problems(stage, families=[partial(twice)], n_train=9, n_valid=4, n_test=4)
+
+
+def question(split, hops, i) -> Problem | Quarantined | None:
+    if i % 4 == 3:
+        return Quarantined(id=f"{i}", stage="questions", reason="too_long", evidence="")
+    lineage = {"structure": f"{split}{hops}{i % 5}"}
+    return Problem.make(
+        prompt=f"{split} {hops} {i}?", answer="a", verifier="exact", family="entity_tree", split=split, lineage=lineage
+    )
+
+
+def test_of_questions_none_is_held():
+    trees, counts = Alive(question), {("train", 1): 5, ("test", 2): 5}
+    made = [(x.id, type(x)) for x in each_question(trees, counts)]
+    assert trees.most <= 2 and len(made) == 18
+    accepted, quarantined = entity_tree(question, counts)
+    assert [name for name, kind in made if kind is Problem] == [p.id for p in accepted] and len(accepted) == 10
+    assert [name for name, kind in made if kind is Quarantined] == [q.id for q in quarantined]
+    twice = [q for q in quarantined if q.reason == "duplicate"]
+    assert twice[0].evidence == f"train 1 5? | as {accepted[0].id}: train 1 0?"
+
+
+def test_of_finished_rows_none_is_held(tmp_path):
+    for _ in range(2):  # the second time they are read
+        finished, make = Finished(tmp_path / "rows.jsonl", Problem, Quarantined), Alive(question)
+        read = Alive(lambda i, finished=finished, make=make: finished(f"{i}", lambda: make("train", 1, i)))
+        for i in range(20):
+            assert read(i) == question("train", 1, i)
+        assert read.most <= 1 and list(finished.keys()) == [f"{i}" for i in range(20)]
+    assert not make.made
+
+
+def test_rows_that_are_damaged_while_they_are_in_use(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    finished = Finished(path, Problem, Quarantined)
+    finished("a", lambda: question("train", 1, 1))
+    path.write_bytes(path.read_bytes().replace(b"train", b"brain"))
+    with pytest.raises(UserError, match=r"rows.jsonl was damaged while it was in use: run the stage again"):
+        finished("a", lambda: question("train", 1, 1))
