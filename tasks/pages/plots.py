@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from tasks.pages.render import render
 
-Points = tuple[Sequence[float], Sequence[float]]
+Points = tuple[Sequence[float] | np.ndarray, Sequence[float] | np.ndarray]
 Shape = tuple[str, dict[str, str], str | None]  # tag, attributes, text
 
 

@@ -31,7 +31,7 @@ def intransitive(pairs: Sequence[PreferencePair], *, action: Action = "ask") -> 
         compared = part[times[place] > 1]
         size[compared["row"]] = _components(np.stack([compared["chosen"], compared["rejected"]]))
     reasons = ("on_a_cycle", "no_cycle")
-    return Verdicts(verdict("intransitive", n > 0, action, reasons, n) for n in memoryview(size))
+    return Verdicts(verdict("intransitive", n > 0, action, reasons, n) for n in size.data)
 
 
 def _by_prompt(pairs: Sequence[PreferencePair]) -> Iterator[np.ndarray]:

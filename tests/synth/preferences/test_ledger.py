@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from synth.preferences.cleaners import intransitive
 from synth.preferences.cleaners._grams import frequencies
 from synth.preferences.cleaners._ranks import dense
-from synth.preferences.ledger import Ledger, Verdicts
+from synth.preferences.ledger import Ledger, Verdicts, _Column, _Said
 from synth.types import Decision, Message, PreferencePair
 
 N = 200_000
@@ -71,6 +71,7 @@ def test_numbers_and_scores_of_a_ledger_lie_on_disk():
 
     assert most(noted) < 15
     column, said = ledger._came[:2]
+    assert isinstance(column, _Column) and isinstance(said, _Said)
     assert np.array_equal(column.values[:][::2, 0], values) and np.isnan(column.values[:][1::2]).all()
     at = np.array([40, 2, 7, 2])
     assert [d and d.score for d in said.of(at)] == [values[20], values[1], None, values[1]]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from synth.questions.entity_tree import each_question, entity_tree
-from synth.types import Problem, Quarantined
+from synth.types import Problem, Quarantined, Split
 from tasks.core.errors import UserError
 from tasks.planning.pieces import bind
 from tasks.runtime.stage import Stage
@@ -72,7 +72,8 @@ def question(split, hops, i) -> Problem | Quarantined | None:
 
 
 def test_of_questions_none_is_held():
-    trees, counts = Alive(question), {("train", 1): 5, ("test", 2): 5}
+    trees = Alive(question)
+    counts: dict[tuple[Split, int], int] = {("train", 1): 5, ("test", 2): 5}
     made = [(x.id, type(x)) for x in each_question(trees, counts)]
     assert trees.most <= 2 and len(made) == 18
     accepted, quarantined = entity_tree(question, counts)
