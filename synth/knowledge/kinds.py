@@ -72,8 +72,10 @@ _TWO_NATIONS |= {"West German", "Saudi Arabian", "Costa Rican", "Puerto Rican", 
 _ABOUT = {"person", "film", "album", "song", "book", "series", "game", "band", "opera"}  # have genre or occupation
 _LEFT_OUT = frozenset(
     "the a an former retired late famous noted notable prominent upcoming professional popular first second third fourth "
-    "fifth sixth seventh eighth ninth tenth last only eldest youngest female male current longtime".split()
+    "fifth sixth seventh eighth ninth tenth last only eldest youngest female male current longtime two three four five "
+    "lead debut solo studio lost surviving independently made low budget".split()
 )
+_YEAR = re.compile(r"1[6-9]\d\d|20[0-2]\d")
 
 
 class Kind(NamedTuple):
@@ -89,12 +91,17 @@ class Kind(NamedTuple):
 def kind_of(text: str) -> Kind | None:
     """The parts of a kind; None if its head is unknown here."""
     words = re.sub(r"\s*[-\N{EN DASH}]\s*", "-", text.replace(",", " ")).split()
-    year = words.pop(0) if words and re.fullmatch(r"1[6-9]\d\d|20[0-2]\d", words[0]) else ""
+    years = [w for w in words if _YEAR.fullmatch(w)]
+    year = years[0] if years else ""
+    words = [w for w in words if w not in years]
     nations: list[str] = []
     rest: list[str] = []
     i = 0
     while i < len(words):
         pair = " ".join(words[i : i + 2])
+        if pair == "Roman Catholic":
+            i += 2
+            continue
         if pair in _TWO_NATIONS:
             nations.append(pair)
             i += 2

@@ -24,7 +24,7 @@ NAME = (
 )
 _END_OF_NAME = (
     r"(?=\s*[.,;:()\"\u201d]|\s*$"
-    r"|\s+(?:in|on|and|at|for|with|as|from|to|who|which|that|by|of|his|her|its|starring|based|during|after|when|where|until|aged)\b)"
+    r"|\s+(?:in|on|and|at|for|with|as|from|to|who|which|that|by|of|his|her|its|starring|based|during|after|when|where|until|aged|under)\b)"
 )
 _YEAR = r"(?P<y>1\d{3}|20\d{2})\b"
 _CLAUSE = (
@@ -130,9 +130,23 @@ _PATTERNS = tuple(
 _STARRING = re.compile(
     rf"\b(?:starring|stars|featuring) (?P<y>{NAME}(?:(?:, and |, | and ){NAME}){{0,9}})(?=\s*[.,;()]|\s*$|\s+(?:in|as|with|who)\b)"
 )
-_BOTH = re.compile(
-    rf"\b(?:son|daughter|child) of (?:[a-z]+ ){{0,2}}?{NAME} and (?:his wife |her husband )?(?P<y>{NAME}){_END_OF_NAME}"
+_SECOND = re.compile(rf"\s+and (?:of |his wife |her husband )?(?P<y>{NAME}){_END_OF_NAME}")
+_COPULA = re.compile(r"\b(?:was|is|were|are|as|became)\b")
+_OTHERS = re.compile(r"\b(?:whom|whose|which)\b")
+_LAST = re.compile(r"\b(?:was|is) .*, and (?:the |an? )?(?:\w+ ){0,2}$")
+_ANOTHER_VERB = re.compile(r"\b(?:married|who|whose|which|whom)\b")
+_NAME_WHO = re.compile(r"[A-Z][\w.'\u2019-]*[,)]?\s+who\b[^,;]*$")
+_KIN = re.compile(r"\b(?:daughter|son|sister|brother|father|mother|niece|nephew)\b")
+_BORN = re.compile(r"\bborn\b(?![^();]* to )[^();]*,\s+(?:as )?(?:the|an?)\b[\w -]*$")
+_SOURCE = re.compile(
+    r"\b(?:based (?:up)?on|adapted from|adaptation of|version of|from (?:the|an?) (?:\w+ )?(?:novel|book|play|story|song))\b"
 )
+_SAID_OF_ANOTHER = re.compile(r"[,)\"\u201d]\s*(?:which|that|who) (?:was|were|is|are)\s*$")
+_IN_NAMES = frozenset("of the and or de la du von van der den y".split())
+_PIECES = ("song", "single", "album", "track", "ballad", "EP")
+_CUT_HEAD = re.compile(r"\b(?:Institute|School|College|Academy|University|Conservatory)$")
+_HE_OR_SHE = re.compile(r"\b(?:[Hh]e|[Ss]he)\b")
+_HEAD_OF_TWO = re.compile(r"\b(?:Institute|School|College|Academy|Faculty|Department|Conservatory) of [A-Z][\w-]*$")
 LABELS = {"starring": "actor", "nationality": "nationality", "genre": "genre", "occupation": "occupation"} | {
     relation: label for relation, label, _, _ in _PATTERNS
 }
@@ -239,18 +253,27 @@ def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator
     """The statements of the first sentences of a page, in order; only the first mention of each relation."""
     seen: set[str] = set()
     words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
+    other = _other_pronoun(text[:LEAD])
     read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is not a sentence
     for i, (start, end) in enumerate(read):
         sentence = text[start:end]
-        if i and not sentence.startswith(words) and not _PRONOUN.match(sentence):
+        pronoun = _PRONOUN.match(sentence)
+        if i and not sentence.startswith(words) and (pronoun is None or pronoun[0] == other):
             continue
-        for relation, value, kind in _of(sentence, first=i == 0):
+        for relation, value, kind in _of(sentence, text[:LEAD], first=i == 0):
             if value and (relation not in seen or relation in _SEVERAL):
                 seen.add(relation)
                 yield Found(relation, value, kind, start, end)
 
 
-def _of(sentence: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
+def _other_pronoun(lead: str) -> str:
+    """ "She" on a page that first says "he", and the other way round: a sentence that begins with it is about somebody
+    else."""
+    first = _HE_OR_SHE.search(lead)
+    return "" if first is None else "She" if first[0].lower() == "he" else "He"
+
+
+def _of(sentence: str, lead: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
     life = _LIFE.search(sentence[:400]) if first else None
     if life:
         for side, relation in (("a", "born"), ("b", "died")):
@@ -258,36 +281,97 @@ def _of(sentence: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
             if parsed:
                 yield relation, parsed[0], "date"
     for relation, _, kind, pattern in _PATTERNS:
-        if relation in _FIRST_ONLY and not first:
+        m = pattern.search(sentence) if first or relation not in _FIRST_ONLY else None
+        if m is None or not _of_the_subject(relation, m[0], sentence[: m.start()]):
             continue
-        m = pattern.search(sentence)
-        if m is None:
-            continue
-        value = m["y"].strip(" .,'\u2019")
+        value, end = m["y"].strip(" .,'\u2019"), m.end("y")
         if kind == "date":
             date = find_date(value)
             value = date[0] if date and date[1] <= 4 else ""
         elif kind == "name":
             if value.partition(" ")[0].lower() in MONTHS:  # "born in April 1950"
                 continue
+            if _is_cut(value, sentence[end:]):
+                continue
             if RANGES.get(relation) in ("person", "artist"):
-                value = _whole(value, sentence)
+                value, end = _with_both_places(value, sentence, end)
+                value = _whole(value, sentence, lead)
         yield relation, value, kind
+        if relation == "parent" and (second := _SECOND.match(sentence, end)) is not None:
+            yield relation, second["y"].strip(" .,'\u2019"), kind
     if (cast := _STARRING.search(sentence)) is not None:
         for name in re.split(r", and |, | and ", cast["y"]):
             yield "starring", name.strip(" .,'\u2019"), "name"
-    if (second := _BOTH.search(sentence)) is not None:
-        yield "parent", second["y"].strip(" .,'\u2019"), "name"
 
 
-def _whole(name: str, sentence: str) -> str:
-    """A person's full name as the sentence first gives it: "written by Raffill" after "directed by Stewart Raffill"; ""
-    for text that begins with a nationality, which is not a name."""
+def _of_the_subject(relation: str, words: str, before: str) -> bool:
+    """Whether `words`, which come after the text `before` of a sentence, are said of the sentence's subject: not "he
+    married Anna, daughter of Karl", not "the first of many films with the song, which was written by Irving Berlin"."""
+    clause = re.split(r"[,;()]", before)[-1]
+    if relation in ("parent", "sibling") or words.startswith(("wife", "husband")):
+        if _OTHERS.search(clause):
+            return False
+        if _COPULA.search(clause) or (relation == "parent" and _BORN.search(before)):
+            return True
+        return _in_apposition(before) or (_LAST.search(before) is not None and not _ANOTHER_VERB.search(before))
+    if relation == "spouse":
+        return not any(
+            pattern.search(text) for pattern, text in ((_OTHERS, clause), (_KIN, clause), (_NAME_WHO, before))
+        )
+    if relation == "performed_by" and words.startswith(_PIECES):
+        return _COPULA.search(clause) is not None
+    if relation in OF_WORKS:
+        return _SAID_OF_ANOTHER.search(before) is None and _SOURCE.search(clause) is None
+    return True
+
+
+def _in_apposition(before: str) -> bool:
+    """Whether the text before a phrase names nobody but the page's subject: its name alone ("Louis I, Count of Nevers
+    (1272-1322), eldest"), or what it is ("was an English nobleman, the second")."""
+    parts = re.sub(r"\([^()]*\)", " ", before).split(",")
+    head = ",".join(parts[:-1])
+    is_a = re.search(r" (?:was|is) (?:an?|the|of) (.*)", head)
+    if is_a is not None:
+        return all(not w[0].isupper() or w in NATIONS for w in re.findall(r"[^\W\d_][\w'-]*", is_a[1]))
+    words = head.replace(",", " ").split()
+    return 2 <= len(parts) <= 3 and bool(words) and all(not w[0].islower() or w in _IN_NAMES for w in words)
+
+
+def _is_cut(name: str, after: str) -> bool:
+    """Whether a name ends amid what it names: at an initial ("D" of "D. Rao"), or in a list that may belong to it ("the
+    Institute of Theatre and Cinematographic Art")."""
+    initial = re.search(r"(?:^|\s)[A-Z]$", name) is not None and re.match(r"\.?\s+[A-Z]", after) is not None
+    of_two = _HEAD_OF_TWO.search(name) is not None and re.match(r"\s+and [A-Z]", after) is not None
+    return initial or of_two or (_CUT_HEAD.search(name) is not None and re.match(r"\s+for [A-Z]", after) is not None)
+
+
+def _with_both_places(name: str, sentence: str, end: int) -> tuple[str, int]:
+    """ "Andrew of Greece" with "and Denmark", where a third name follows or the sentence had both together before; and
+    where the name ends."""
+    place = re.search(r" of ([A-Z][\w'-]*)$", name)
+    other = re.compile(r"\s+and ([A-Z][\w'-]*)(?![\w'-]| [A-Z])").match(sentence, end) if place else None
+    if place is None or other is None:
+        return name, end
+    both = f"{place[1]} and {other[1]}"
+    if both in sentence[: end - len(name)] or re.match(r"\s+and\b", sentence[other.end() :]):
+        return f"{name} and {other[1]}", other.end()
+    return name, end
+
+
+def _whole(name: str, sentence: str, lead: str) -> str:
+    """A person's full name as the sentence gives it: "written by Raffill" after "directed by Stewart Raffill". "" for
+    half a name that only another sentence completes, and for text that begins with a nationality, which is not a
+    name."""
     first, _, rest = name.partition(" ")
     if first in NATIONS and first not in ("Roman", "German"):
         return ""
-    longer = re.search(rf"((?:[A-Z][\w.'-]* ){{1,2}}{re.escape(name)})\b", sentence) if not rest else None
-    return longer[1] if longer and longer[1].split(" ")[0] not in NATIONS else name
+    if rest:
+        return name
+    for text in (sentence, lead):
+        longer = re.search(rf"((?:[A-Z][\w.'-]* ){{1,2}}{re.escape(name)})\b", text)
+        if longer and longer[1].split(" ")[0] not in NATIONS:
+            return longer[1] if text is sentence else ""
+    return name
 
 
 def also_known_as(text: str) -> list[str]:

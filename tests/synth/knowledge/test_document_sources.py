@@ -11,6 +11,7 @@ import yaml
 from synth.knowledge.documents import decode, harmless, leaves, plain, read_document
 from synth.knowledge.ingest import build
 from synth.knowledge.kb import Relation
+from synth.knowledge.kinds import kind_of
 from synth.knowledge.patterns import statements
 from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS
@@ -295,6 +296,43 @@ def test_json_objects_are_lines(tmp_path):
         ),
         ("The firm was founded by American engineer Ben Hot.", {}),  # "American" is no founder
         ("Charlemagne was laid to rest in his capital city of Aachen.", {}),
+        # said of somebody or something else in the sentence
+        ("Ann Lee is a queen. She married Carl, daughter of Bob Hot, in 1900.", {"kind": "queen", "spouse": "Carl"}),
+        ("Ann Lee is a niece of Carl Lee (brother of Bob Lee).", {"kind": "niece"}),
+        ("Ann Lee was a queen. She was related to Dora Lee (wife of Bob Lee).", {"kind": "queen"}),
+        ("Ann Lee is a queen. He was the son of Bob Lee. She is old.", {"kind": "queen", "parent": "Bob Lee"}),
+        ("Ann Lee is a queen. She is old. He was the son of Bob Lee.", {"kind": "queen"}),
+        (
+            'The Hill is a 1930 film. It was the first with the song" Ann", which was written by Bob Hot.',
+            {"kind": "1930 film"},
+        ),
+        ('The Hill is a 1930 film. It is based on the novel" Ann" written by Bob Hot.', {"kind": "1930 film"}),
+        (
+            "The Hill is a 1930 documentary that follows the making of Ann, the first album by Bob Hot.",
+            {"kind": "1930 documentary"},
+        ),
+        # of the subject, after what it is or was born to
+        (
+            "Ann Lee was an English noblewoman, the second daughter of Bob Lee.",
+            {"kind": "English noblewoman", "parent": "Bob Lee"},
+        ),
+        ("Ann Lee (d. 1900), eldest daughter of Bob Lee, was a queen.", {"parent": "Bob Lee", "kind": "queen"}),
+        ("Ann was born in York, England, the daughter of Bob Lee.", {"born_in": "York", "parent": "Bob Lee"}),
+        (
+            "Ann is a daughter of Bob Lee, and the sister of Carl Lee.",
+            {"kind": "daughter", "parent": "Bob Lee", "sibling": "Carl Lee"},
+        ),
+        # names that a pattern would cut
+        (
+            "The Hill is a 1930 film, produced by D. Hot Rao under a banner.",
+            {"kind": "1930 film", "produced_by": "D. Hot Rao"},
+        ),
+        ("The Hill is a 1930 film that was produced by D. Hot Rao alongside Ann.", {"kind": "1930 film"}),
+        ("Ann studied at the Institute of Theatre and Cinematographic Art in York.", {}),
+        (
+            "Ann of Greece and Denmark was the child of Bob of Greece and Denmark.",
+            {"kind": "child", "parent": "Bob of Greece and Denmark"},
+        ),
         ("", {}),
     ],
 )
@@ -302,6 +340,39 @@ def test_sentence_patterns(text, found):
     assert {f.relation: f.value for f in statements(text, text.split(" ")[0] or "x")} == found
     for f in statements(text, "Ann"):
         assert text[f.start : f.end].strip() == text[f.start : f.end]
+
+
+@pytest.mark.parametrize(
+    "text, kind",
+    [
+        ("1952 American musical comedy film", ("film", "1952", ("American",), "musical comedy")),
+        ("American 1997 film", ("film", "1997", ("American",), "")),
+        ("lost 1918 silent drama film", ("film", "1918", (), "silent drama")),
+        ("two lead singles", ("song", "", (), "")),
+        ("debut studio album", ("album", "", (), "")),
+        ("Italian Roman Catholic priest", ("person", "", ("Italian",), "priest")),
+        ("Roman Catholic church", ("church", "", (), "")),
+        ("Roman emperor", ("person", "", ("Roman",), "emperor")),
+    ],
+)
+def test_kinds(text, kind):
+    assert kind_of(text) == kind
+
+
+def test_half_a_name_that_another_sentence_completes_is_no_name():
+    text = "The Hill is a 1930 film directed by Ann Romero. It was produced by Romero and Bob Hot."
+    assert {f.relation: f.value for f in statements(text, "The Hill")} == {
+        "kind": "1930 film",
+        "directed_by": "Ann Romero",
+    }
+
+
+def test_both_parents_are_read():
+    text = "Ann was the child of Bob of Greece and Denmark and Dora of York, and Carl ruled."
+    assert [f.value for f in statements(text, "Ann") if f.relation == "parent"] == [
+        "Bob of Greece and Denmark",
+        "Dora of York",
+    ]
 
 
 def test_the_stage_keeps_documents_and_takes_an_edited_schema(folder, tmp_path):
