@@ -52,11 +52,11 @@ def _share(wins: np.ndarray) -> dict[str, Any]:
 
 def report(sides: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """{"characters": longer_wins, "list items": ..., ...} of (chosen, rejected) answers as texts."""
-    told = array("q")
+    told = array("i")
     for chosen, rejected in sides:
         told.append(len(chosen) - len(rejected))
         told.extend(map(sub, style(chosen).values(), style(rejected).values()))
-    table = np.array(told, np.int64).reshape(-1, 1 + len(MARKS))
+    table = np.frombuffer(told, np.int32).reshape(-1, 1 + len(MARKS))
     out = {"characters": longer_wins(table[:, 0])}
     for k, name in enumerate(MARKS, 1):
         share = longer_wins(table[:, k])
