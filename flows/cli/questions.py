@@ -127,13 +127,16 @@ def grow(args: argparse.Namespace) -> int:
         "extra": phrases,
     }
     quotas, ranges = _quotas(args.quota), knowledge.ranges_at(args.kb)
-    accepted, quarantined = grow.grow(args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, **knobs)
+    ends: dict = {}
+    accepted, quarantined = grow.grow(
+        args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, ends=ends, **knobs
+    )
     if not accepted:
         raise UserError(
             f"no question passed the gates ({grow.tables.counts(quarantined)}): the knowledge base is too sparse, or says of no relation that it is "
             "complete: state so in its schema, or take it as it is with --closed-world"
         )
-    card = grow.counts(accepted, quarantined, wanted, ranges) | {
+    card = grow.counts(accepted, quarantined, wanted, ranges, ends) | {
         "gates": grow.GATES,
         "knobs": {k: v for k, v in knobs.items() if k != "extra"},
         "phrases": phrases,
@@ -150,8 +153,8 @@ def grow(args: argparse.Namespace) -> int:
     for name, largest in card["diversity"].items():
         if isinstance(largest, dict):
             print(f"  largest shares by {name}: " + ", ".join(f"{key} {100 * x:.0f} %" for key, x in largest.items()))
-    for cell, n in card["short"].items():
-        print(f"  {cell}: {n} fewer than wanted")
+    for cell, why in card["limits"].items():
+        print(f"  {cell}: {why}")
     if card["short"] and (left := card["quarantined"].get("over_quota")):
         print(
             f"  {left} were over a quota (over_quota); --quota root_attribute=2 lets in a second question about an attribute of a root"

@@ -33,7 +33,9 @@ import sqlite3
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import get_args, overload
+from functools import partial
+from itertools import islice
+from typing import TypeGuard, get_args, overload
 
 import numpy as np
 
@@ -48,7 +50,7 @@ from synth.questions.fuzzy.spans import narrowed
 from synth.questions.fuzzy.text import Realiser, Wording, misread
 from synth.questions.pattern import Clue, Node, Than, canonical, constants, deletions, relations_of, to_json
 from synth.questions.prove import Prover
-from synth.questions.quotas import Tally
+from synth.questions.quotas import QUOTA_FULL, End, Full, Tally
 from synth.types import Problem, Quarantined, Split, canonical_json, seed_for, split_of
 from synth.verify.exact import normalise
 
@@ -99,6 +101,7 @@ class FuzzyTrees:
         self.either = either_way(relations)
         both = frozenset(r for r in self.either if _same_both_ways(self.graph, r))  # nor do the facts
         self.grower = Grower(self.graph, symmetric=self.either, closed_world=closed_world)
+        self._without = frozenset[str](), self.grower  # relations that are left out, and what grows without them
         self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.everything = everything
         self.prover = Prover(connection, symmetric=self.either)
@@ -187,9 +190,9 @@ class FuzzyTrees:
 
     # ---- making
 
-    def __call__(self, split: Split, depth: int, index: int) -> Problem | Quarantined | None:
+    def __call__(self, split: Split, depth: int, index: int, full: Full = Full()) -> Problem | Quarantined | None:
         """Question `index` of a cell, accepted or quarantined; None where the split has no roots. Each round through the
-        roots grows anew."""
+        roots grows anew. full: what it leaves out; "quota_full" where nothing can be grown from the rest."""
         roots = self.roots(split, depth)
         if not roots:
             return None
@@ -199,7 +202,7 @@ class FuzzyTrees:
         )
         shape = Shape(depth=depth, level=rng.choice(self.levels))
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
-        grown = self.grower.grow(root, relation, shape, rng, sealed=sealed)
+        grown = self._grower(full.relations).grow(root, relation, shape, rng, sealed=sealed, shut=full.shapes)
         where = f"tree/{split}/{depth}/{index}"
         level = 0 if isinstance(grown, str) else reached(grown.pattern.root, depth)  # type: ignore[arg-type]
         if level and level not in self.levels:
@@ -208,8 +211,9 @@ class FuzzyTrees:
             return Quarantined(
                 id=where,
                 stage=STAGE,
-                reason=grown,
-                evidence=f"{relation} of {self.graph.id(root)}, depth {depth}, level {shape.level}"
+                reason=QUOTA_FULL if full else grown,
+                evidence=(f"{grown} without what is full | " if full else "")
+                + f"{relation} of {self.graph.id(root)}, depth {depth}, level {shape.level}"
                 + (f": what tells it apart is of level {level}" if level else ""),
             )
         try:
@@ -221,6 +225,11 @@ class FuzzyTrees:
         if failed is not None:
             return Quarantined(id=where, stage=STAGE, reason=failed[0], evidence=f"{text} | {failed[1]}")
         return self.problem(grown, text, split, facts, pages=pages, index=index, level=level)
+
+    def _grower(self, full: frozenset[str]) -> Grower:
+        if self._without[0] != full:
+            self._without = full, self.grower.without(full)
+        return self._without[1]
 
     def problem(
         self, grown: Grown, text: str, split: Split, facts: Sequence[Fact], *, pages: int, index: int, level: int
@@ -422,92 +431,160 @@ def _same_both_ways(graph: Graph, relation: str) -> bool:
 
 
 def fuzzy_tree(
-    make: Callable[[Split, int, int], Problem | Quarantined | None],
+    make: Callable[..., Problem | Quarantined | None],
     counts: Mapping[tuple[Split, int], int],
     *,
     tries: int = 8,
     run: Callable[..., Iterable] = map,
     tally: Tally | None = None,
     pairs: Callable[[Split, int], Sequence[tuple[str, str]]] | None = None,
+    ends: dict[tuple[Split, int], End] | None = None,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Up to counts[split, depth] questions of every cell, and what was quarantined on the way: "duplicate" for the same
     structure again, "near_duplicate" for four fifths of the runs of three words of an accepted question, "over_quota" for
     what the quotas of `tally` leave out (none: no quotas). Questions over a share wait, and fill a cell that the others do
     not fill, in the order in which they were made; a cell ends at the latest when twice what it wants was good.
 
+    make(split, depth, index) gives an item of a cell. Once relations or shapes have their share, they are a fourth argument
+    (`Full`), and the item does without them. What cannot ("quota_full") is made with them where the cell is not full by then.
+
     `pairs` of a cell (`FuzzyTrees.pairs`): what was asked often enough is not made again, and kinds of answers over their
     share are made last (`indexes`).
 
     `run` maps `make` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the
-    result.
+    result. `ends` is given how each cell ended.
     """
-    tally = tally or Tally({})
-    accepted: list[Problem] = []
-    quarantined: list[Quarantined] = []
-    structures: dict[str, Problem] = {}
-    alike = Alike()
+    questions = _Questions(tally or Tally({}))
+    for (split, deep), wanted in counts.items():
+        cell = pairs(split, deep) if pairs else ()
+        end = questions.fill((split, deep), wanted, tries * wanted, partial(_made, make, run, split, deep), cell)
+        if ends is not None:
+            ends[split, deep] = end
+    return questions.accepted, questions.quarantined
 
-    def refuse(where: str, reason: str, evidence: str) -> None:
-        quarantined.append(Quarantined(id=where, stage=STAGE, reason=reason, evidence=evidence))
 
-    def fits(item: Problem, where: str) -> bool:
-        """Whether the question is neither a copy nor asked too often; if not, it is quarantined."""
-        same = structures.get(item.lineage["structure"])
-        near = same or (accepted[i] if (i := alike.first(item.question)) is not None else None)
+class _Questions:
+    """What `fuzzy_tree` accepted and quarantined so far."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+        self.accepted: list[Problem] = []
+        self.quarantined: list[Quarantined] = []
+        self._structures: dict[str, Problem] = {}
+        self._alike = Alike()
+
+    def fill(
+        self,
+        key: tuple[Split, int],
+        wanted: int,
+        most: int,
+        made: Callable[..., Iterator[tuple[int, Problem | Quarantined]]],
+        cell: Sequence[tuple[str, str]],
+    ) -> End:
+        """Add the questions of a cell. most: how many are drawn; made: `_made` of its blocks; cell: its pairs."""
+        tally, begin = self.tally, len(self.accepted)
+        full, drawn, at = begin + wanted, set[int](), "/".join(map(str, ("tree", *key)))
+        waiting: list[tuple[str, Problem, str]] = []
+        aside: dict[int, Quarantined] = {}  # what could not be grown without what is full
+        tally.begin()
+        blocks = indexes(cell, tally, wanted, most, lambda: len(self.accepted) + len(waiting) >= full)
+        for index, item in made(blocks, partial(tally.shut, wanted)):
+            drawn.add(index)
+            if isinstance(item, Quarantined) and item.reason == QUOTA_FULL:
+                aside[index] = item
+            elif self._good(item, where := f"{at}/{index}"):
+                if over := tally.over(item, wanted):
+                    waiting.append((where, item, over))
+                else:
+                    self._accept(item)
+            if len(self.accepted) == full or len(self.accepted) + len(waiting) == full + wanted:
+                break
+        over_share = 0
+        for where, item, over in waiting:
+            if len(self.accepted) == full:
+                self._refuse(where, "over_quota", f"{item.question} | {over}")
+            elif self._good(item, where):
+                self._accept(item)
+                over_share += 1
+        again = _again(list(aside), cell, tally) if len(self.accepted) < full else ()
+        for index, item in made(again, Full):
+            del aside[index]
+            if self._good(item, f"{at}/{index}"):
+                over_share += bool(tally.over(item, wanted))
+                self._accept(item)
+                if len(self.accepted) == full:
+                    break
+        self.quarantined += aside.values()
+        n = len(self.accepted) - begin
+        dry = (n < wanted or over_share > 0) and _dry(cell, drawn, tally)
+        return End(wanted=wanted, accepted=n, drawn=len(drawn), over=over_share, dry=dry)
+
+    def _good(self, item: Problem | Quarantined, where: str) -> TypeGuard[Problem]:
+        """Whether it is a question, neither a copy nor asked too often; if not, it is quarantined."""
+        if isinstance(item, Quarantined):
+            self.quarantined.append(item)
+            return False
+        same = self._structures.get(item.lineage["structure"])
+        near = same or (self.accepted[i] if (i := self._alike.first(item.question)) is not None else None)
         if near is not None:
             reason = "near_duplicate" if same is None else "duplicate"
-            refuse(where, reason, f"{item.question} | as {near.id}: {near.question}")
-        elif again := tally.repeats(item):
-            refuse(where, "over_quota", f"{item.question} | {again}")
+            self._refuse(where, reason, f"{item.question} | as {near.id}: {near.question}")
+        elif again := self.tally.repeats(item):
+            self._refuse(where, "over_quota", f"{item.question} | {again}")
         else:
             return True
         return False
 
-    def accept(item: Problem) -> None:
-        structures[item.lineage["structure"]] = item
-        alike.add(item.question)
-        tally.add(item)
-        accepted.append(item)
+    def _refuse(self, where: str, reason: str, evidence: str) -> None:
+        self.quarantined.append(Quarantined(id=where, stage=STAGE, reason=reason, evidence=evidence))
 
-    for (split, deep), wanted in counts.items():
-        tally.begin()
-        full = len(accepted) + wanted
-        waiting: list[tuple[str, Problem, str]] = []
-        blocks = indexes(pairs(split, deep) if pairs else (), tally, wanted, tries * wanted)
-        for index, item in _made(make, run, split, deep, blocks):
-            where = f"tree/{split}/{deep}/{index}"
-            if isinstance(item, Quarantined):
-                quarantined.append(item)
-            elif fits(item, where):
-                if over := tally.over(item, wanted):
-                    waiting.append((where, item, over))
-                else:
-                    accept(item)
-            if len(accepted) == full or len(accepted) + len(waiting) == full + wanted:
-                break
-        for where, item, over in waiting:
-            if len(accepted) == full:
-                refuse(where, "over_quota", f"{item.question} | {over}")
-            elif fits(item, where):
-                accept(item)
-    return accepted, quarantined
+    def _accept(self, item: Problem) -> None:
+        self._structures[item.lineage["structure"]] = item
+        self._alike.add(item.question)
+        self.tally.add(item)
+        self.accepted.append(item)
 
 
 def _made(
-    make: Callable, run: Callable[..., Iterable], split: Split, deep: int, blocks: Iterable[list[int]]
+    make: Callable,
+    run: Callable[..., Iterable],
+    split: Split,
+    deep: int,
+    blocks: Iterable[list[int]],
+    shut: Callable[[], Full],
 ) -> Iterator[tuple[int, Problem | Quarantined]]:
-    """(index, item) of all blocks, up to the first that there is none of."""
+    """(index, item) of all blocks, up to the first that there is none of. shut: what the items of a block leave out, asked
+    before it is made."""
     for block in blocks:
-        for index, item in zip(block, run(make, [split] * len(block), [deep] * len(block), block), strict=False):
+        lists = [split] * len(block), [deep] * len(block), block
+        full = shut()
+        items = run(make, *lists, [full] * len(block)) if full else run(make, *lists)
+        for index, item in zip(block, items, strict=False):
             if item is None:
                 return
             yield index, item
 
 
-def indexes(cell: Sequence[tuple[str, str]], tally: Tally, wanted: int, most: int) -> Iterator[list[int]]:
+def _again(some: list[int], cell: Sequence[tuple[str, str]], tally: Tally) -> Iterator[list[int]]:
+    """Indexes in blocks, without those of what was asked often enough by then."""
+    left = (i for i in some if not (cell and tally.asked(*cell[i % len(cell)])))
+    while block := list(islice(left, _BLOCK)):
+        yield block
+
+
+def _dry(cell: Sequence[tuple[str, str]], drawn: Collection[int], tally: Tally) -> bool:
+    """Whether each pair of a cell was drawn or is asked as often as it may be."""
+    seen = {i % len(cell) for i in drawn} if cell else set()
+    return bool(cell) and all(i in seen or tally.asked(*pair) for i, pair in enumerate(cell))
+
+
+def indexes(
+    cell: Sequence[tuple[str, str]], tally: Tally, wanted: int, most: int, enough: Callable[[], bool] = lambda: False
+) -> Iterator[list[int]]:
     """The indexes of a cell that are worth making, `most` at most, in blocks: what is accepted of one block decides the
     next, so that the result does not depend on how many processes make them. In each round through the pairs, those
-    asked often enough are passed over, and answers of a kind that is over its share come last. Without pairs: all."""
+    asked often enough are passed over, and answers of a kind that is over its share come last, and not at all once there are
+    `enough` questions over a share to fill the cell. Without pairs: all."""
     if not cell:
         yield from (list(range(i, min(i + _BLOCK, most))) for i in range(0, most, _BLOCK))
         return
@@ -517,7 +594,7 @@ def indexes(cell: Sequence[tuple[str, str]], tally: Tally, wanted: int, most: in
         for last in (False, True):
             places = iter(over if last else range(len(cell)))
             block: list[int] = [-1]
-            while block and left > 0:
+            while block and left > 0 and not (last and enough()):
                 block = []
                 for i in places:
                     root, relation = cell[i]

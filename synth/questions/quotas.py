@@ -11,9 +11,54 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from synth.questions.pattern import Clue, Named, Node, Pattern, from_json, nodes
-from synth.types import Problem
+from synth.types import Problem, digest
+
+
+QUOTA_FULL = "quota_full"  # the reason: what is left where the full relations and shapes are left out does not suffice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Full:
+    """What has its share of a cell, so that growing leaves it out: no link by these relations, no tree of these shapes."""
+
+    relations: frozenset[str] = frozenset()
+    shapes: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.relations or self.shapes)
+
+    def __str__(self) -> str:
+        """A few hex digits, other ones for others: part of the key of a finished question."""
+        return digest(sorted(self.relations), sorted(self.shapes))[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class End:
+    """How the making of a cell ended.
+
+    wanted, accepted   questions
+    drawn              questions that were drawn, good or not
+    over               those of the accepted that are over a share
+    dry                whether each attribute of each root was drawn or had been asked as often as it may be
+    """
+
+    wanted: int
+    accepted: int
+    drawn: int
+    over: int
+    dry: bool
+
+    def why(self) -> str:
+        """Why it has fewer questions than wanted, or some over a share, in a sentence; empty where it has neither."""
+        if self.accepted == self.wanted and not self.over:
+            return ""
+        have = f"{self.accepted} of {self.wanted}" + (f", {self.over} of them over a share" if self.over else "")
+        if self.dry:
+            return f"{have}: the source has no more, each attribute of each root was drawn or is asked already"
+        return f"{have}: the {self.drawn} draws that it may take were used up before the roots were"
 
 
 def shape(term: str | Node) -> str:
@@ -98,6 +143,16 @@ class Tally:
     def full(self, relation: str, wanted: int) -> bool:
         """Whether the kind of the answers under a relation has its share of a cell of `wanted` questions."""
         return self._cell["answer", self.ranges.get(relation, "other")] >= self._most("answer", wanted)
+
+    def shut(self, wanted: int) -> Full:
+        """The relations and shapes that have their share of a cell of `wanted` questions."""
+        have = {name: self._most(name, wanted) for name in ("relation", "shape")}
+        full = {
+            name: frozenset(key for (kind, key), n in self._cell.items() if kind == name and n >= most)
+            for name, most in have.items()
+            if self.shares[name] < 1
+        }
+        return Full(relations=full.get("relation", frozenset()), shapes=full.get("shape", frozenset()))
 
     def _most(self, name: str, wanted: int) -> int:
         return math.ceil(self.shares[name] * wanted - 1e-9)

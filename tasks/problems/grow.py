@@ -23,7 +23,7 @@ from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
 from synth.questions.fuzzy_tree import FuzzyTrees, chosen, either_way, fuzzy_tree, realiser_of
 from synth.questions.publish import OURS, Publisher
-from synth.questions.quotas import Tally, diversity
+from synth.questions.quotas import End, Full, Tally, diversity
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
@@ -88,8 +88,8 @@ def _start(folder: Path, knobs: dict[str, Any]) -> None:
     _here = maker(folder, **knobs)
 
 
-def _make(split: Split, depth: int, index: int) -> Problem | Quarantined | None:
-    return _here(split, depth, index)
+def _make(split: Split, depth: int, index: int, *full: Full) -> Problem | Quarantined | None:
+    return _here(split, depth, index, *full)
 
 
 def _pairs(split: Split, depth: int) -> Sequence[tuple[str, str]]:
@@ -170,19 +170,20 @@ def grow(
     ranges: Mapping[str, str] | None = None,
     finished: Finished | None = None,
     imap: Callable[..., Iterator[Any]] | None = None,
+    ends: dict[tuple[Split, int], End] | None = None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
     `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines; those that it knows are
-    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already.
+    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`: of `fuzzy_tree`.
     """
     try:
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
-    make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally)
+    make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally, ends=ends)
     if imap is not None:
         run = away(imap, maker, folder, knobs, finished)
         return make_tree(_make, run=run, pairs=lambda split, depth: next(run(_pairs, [split], [depth])))
@@ -192,7 +193,7 @@ def grow(
     trees = maker(folder, **knobs)
     if finished is None:
         return make_tree(trees, pairs=trees.pairs)
-    return make_tree(lambda s, depth, i: finished(f"{s}/{depth}/{i}", lambda: trees(s, depth, i)), pairs=trees.pairs)
+    return make_tree(lambda *key: finished(_name(key), lambda: trees(*key)), pairs=trees.pairs)
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:
@@ -208,10 +209,14 @@ def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split
 
 
 def counts(
-    accepted: Sequence[Problem], quarantined: Sequence[Quarantined], wanted: Cells, ranges: Mapping[str, str]
+    accepted: Sequence[Problem],
+    quarantined: Sequence[Quarantined],
+    wanted: Cells,
+    ranges: Mapping[str, str],
+    ends: Mapping[tuple[Split, int], End] | None = None,
 ) -> dict[str, Any]:
-    """The part of a card about trees: counts that add up, cells with fewer questions than wanted, difficulty by depth and
-    level, and how alike the questions are. ranges: of `knowledge.ranges_at`."""
+    """The part of a card about trees: counts that add up, cells with fewer questions than wanted, why these are fewer or
+    over a share, difficulty by depth and level, and how alike the questions are. ranges: of `knowledge.ranges_at`."""
     have = Counter((p.split, int(p.difficulty["hops"])) for p in accepted)
     by: dict[str, list[Problem]] = {}
     for p in sorted(accepted, key=lambda p: (p.difficulty["hops"], p.difficulty["level"])):
@@ -221,6 +226,7 @@ def counts(
         "accepted": len(accepted),
         "quarantined": tables.counts(quarantined),
         "short": {f"{s}, depth {d}": n - have[s, d] for (s, d), n in wanted.items() if have[s, d] < n},
+        "limits": {f"{s}, depth {d}": why for (s, d), end in (ends or {}).items() if (why := end.why())},
         "difficulty": {
             k: {a: _mean(some, a) for a in ("clues", "fuzz", "lookups", "bits")} | {"n": len(some)}
             for k, some in by.items()
@@ -248,6 +254,7 @@ GATES = {
     "not_answerable": "an oracle finds the answer by opening pages",
     "duplicate": "no two questions have the same structure, and none has four fifths of the runs of three words of another",
     "over_quota": "no attribute of a root is asked more often than quotas.root_attribute says; shares over the quotas only fill what is left",
+    "quota_full": "relations and shapes that have their share are left out as questions grow, and are taken again only to fill what is left",
     "split_leak": "no test root occurs in a question of another split, be it as a clue",
     "one_search": f"the answer and the root do not stand in the best 3 of {SHORTCUT_K} passages for the question itself",
 }
@@ -276,6 +283,7 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
     its counts."""
     splits = Counter(p.split for p in accepted)
     quarantined = [f"| {reason} | {n} |" for reason, n in card["quarantined"].items()]
+    limits = card.get("limits", {})
     hard = [
         f"| {cell} | {v['n']} | {v['clues']:g} | {v['fuzz']:g} | {v['lookups']:g} |"
         for cell, v in card["difficulty"].items()
@@ -304,6 +312,7 @@ def data_card(card: Mapping[str, Any], accepted: Sequence[Problem]) -> str:
             "| cell | questions | clues | mean fuzz level | pages that an oracle opens |\n|---|---:|---:|---:|---:|",
             *hard,
             "",
+            *(["## Limits", "", *(f"- {cell}: {why}." for cell, why in limits.items()), ""] if limits else []),
             "## Quarantined",
             "",
             "| reason | questions |\n|---|---:|",

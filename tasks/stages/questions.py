@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from synth.questions.entity_tree import EntityTrees, each_question
+from synth.questions.quotas import End
 from synth.types import ListDigest, Problem, Quarantined, Split
 from synth.verify.exact import normalise
 from tasks.core.errors import UserError
@@ -113,10 +114,12 @@ def questions(
         if n_tree_train + n_tree_valid + n_tree_test:
             sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
             ranges = knowledge.ranges_at(base)
+            ends: dict[tuple[Split, int], End] = {}
             fuzzy, fuzzy_aside = fuzzy_trees.grow(
                 base,
                 sought,
                 ranges=ranges,
+                ends=ends,
                 workers=workers,
                 quotas=quotas,
                 finished=grown,
@@ -131,7 +134,7 @@ def questions(
             )
             write(chain(fuzzy, fuzzy_aside))
             fuzzy_card = {
-                "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges) | {"gates": fuzzy_trees.GATES},
+                "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges, ends) | {"gates": fuzzy_trees.GATES},
                 "phrases": phrases,
             }
         if not accepted.n:

@@ -10,6 +10,7 @@ states, arXiv:2507.15061), and there are at least two clues, each necessary: so 
 
 from __future__ import annotations
 
+import copy
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
@@ -38,6 +39,8 @@ from synth.questions.pattern import (
     inner,
     steps,
 )
+from synth.questions.quotas import QUOTA_FULL
+from synth.questions.quotas import shape as shape_of
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
 _TRIES = 3  # how many branches to choose from: at a high level the one that leaves most entities
@@ -129,6 +132,15 @@ class Grower:
             if not r.literal and r.range in self._links:
                 self._links[r.range].append((name, False))
 
+    def without(self, relations: frozenset[str]) -> Grower:
+        """A grower over the same graph that links nothing by these relations."""
+        if not relations:
+            return self
+        other = copy.copy(self)
+        other._links = {t: [x for x in some if x[0] not in relations] for t, some in self._links.items()}
+        other._classes = {t: [r for r in some if r not in relations] for t, some in self._classes.items()}
+        return other
+
     def grow(
         self,
         root: int,
@@ -137,10 +149,11 @@ class Grower:
         rng: random.Random,
         *,
         sealed: Callable[[int], bool] = lambda entity: False,
+        shut: frozenset[str] = frozenset(),
     ) -> Grown | str:
         """A tree whose only instance is `root` and which asks for its `asked` value; else the reason why there is none.
 
-        `sealed` says which entities it may not touch.
+        `sealed` says which entities it may not touch, `shut` which shapes (`quotas.shape`) it may not have.
         """
         graph = self.graph
         column = graph.columns[wanted]
@@ -158,6 +171,8 @@ class Grower:
                 reason = "shallow"
             elif min(map(steps, node.clues)) >= FAR - 1:
                 reason = "no_branch"  # its constant was superfluous
+            elif shut and shape_of(node) in shut:
+                reason = QUOTA_FULL
             elif (witnesses := self._witnesses(node, root, column.forward, int(value))) is None:
                 reason = "redundant_clue"
             else:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from synth.questions.fuzzy_tree import fuzzy_tree, in_turn, indexes
-from synth.questions.pattern import Clue, Named, Node, Pattern, Span, to_json
-from synth.questions.quotas import Tally, diversity, links, shape
-from synth.types import Problem
+from synth.questions.pattern import Clue, Named, Node, Pattern, Span, from_json, to_json
+from synth.questions.quotas import QUOTA_FULL, End, Full, Tally, diversity, links, shape
+from synth.types import Problem, Quarantined, to_row
 
 RANGES = {"area": "number", "capital": "city", "motto": "string"}
 
@@ -164,3 +164,123 @@ def test_answers_over_their_share_are_made_last():
     tally.add(question("A", "area", "border"))
     assert list(indexes(cell, tally, 2, 6)) == [[2, 3], [0, 1], [6, 7]]
     assert list(indexes((), tally, 2, 70)) == [list(range(64)), list(range(64, 70))], "without pairs in turn"
+
+
+def test_full_relations_are_left_out_as_questions_grow():
+    """What the first 64 settle is a fourth argument of the next ones."""
+    calls = []
+
+    def make(split, depth, index, full=Full()):
+        calls.append(full)
+        return question(f"R{index}", "area", "river" if "border" in full.relations else "border")
+
+    ends = {}
+    accepted, left = fuzzy_tree(make, {("train", 2): 100}, tally=Tally(RANGES, relation=0.5), ends=ends)
+    assert calls[:64] == [Full()] * 64 and calls[64:] == [Full(relations=frozenset({"border"}))] * 50
+    assert [p.lineage["root"] for p in accepted] == [f"R{i}" for i in (*range(50), *range(64, 114))]
+    assert [q.id for q in left] == [f"tree/train/2/{i}" for i in range(50, 64)]
+    assert ends["train", 2] == End(wanted=100, accepted=100, drawn=114, over=0, dry=False)
+    assert not ends["train", 2].why()
+
+
+def test_shapes_are_full_too_and_a_share_of_one_never_is():
+    tally = Tally(RANGES, shape=0.5)
+    tally.add(question("A", "area", "border"))
+    assert tally.shut(2) == Full(shapes=frozenset({"(name, named)"})) and tally.shut(3) == Full()
+    tally = Tally(RANGES)
+    tally.add(question("A", "area", "border"))
+    assert not tally.shut(1)
+    assert str(Full(relations=frozenset({"a"}))) != str(Full(shapes=frozenset({"a"}))), "keys of what is finished"
+
+
+def test_what_cannot_do_without_what_is_full_fills_a_cell_and_the_card_says_so():
+    cell = [(f"R{i}", "area") for i in range(120)]
+    made = []
+
+    def make(split, depth, index, *full):
+        made.append((index, bool(full)))
+        if full:
+            return Quarantined(id=f"tree/{split}/{depth}/{index}", stage="questions", reason=QUOTA_FULL, evidence="x")
+        return question(*cell[index % 120], "border")
+
+    ends = {}
+    accepted, left = fuzzy_tree(
+        make,
+        {("train", 2): 100},
+        tally=Tally(RANGES, relation=0.5, root_attribute=1),
+        pairs=lambda split, depth: cell,
+        ends=ends,
+        tries=2,
+    )
+    assert [p.lineage["root"] for p in accepted] == [f"R{i}" for i in range(100)], "as they came"
+    assert made[:64] == [(i, False) for i in range(64)] and made[64:120] == [(i, True) for i in range(64, 120)]
+    assert [q.reason for q in left] == [QUOTA_FULL] * 100, "200 draws, each accepted or quarantined once"
+    assert len({q.id for q in left}) == 100
+    assert ends["train", 2].over == 50 and ends["train", 2].dry
+    assert "50 of them over a share: the source has no more" in ends["train", 2].why()
+
+
+def test_a_cell_that_ends_by_its_draws_says_that():
+    cell = [(f"R{i}", "area") for i in range(50)]
+    ends = {}
+
+    def make(split, depth, index, *full):
+        return Quarantined(id=str(index), stage="questions", reason="no_branch", evidence="x")
+
+    fuzzy_tree(make, {("train", 2): 10}, tries=4, pairs=lambda split, depth: cell, ends=ends)
+    assert ends["train", 2] == End(wanted=10, accepted=0, drawn=40, over=0, dry=False)
+    assert "0 of 10: the 40 draws that it may take were used up" in ends["train", 2].why()
+    fuzzy_tree(make, {("train", 2): 10}, tries=5, pairs=lambda split, depth: cell, ends=ends)
+    assert ends["train", 2].why().startswith("0 of 10: the source has no more")
+
+
+def test_answers_of_a_full_kind_are_not_drawn_once_enough_wait():
+    """Beyond those that fill the cell, all of them would be refused."""
+    cell = [(f"R{i}", "area") for i in range(400)] + [(f"S{i}", "motto") for i in range(10)]
+    made = []
+
+    def make(split, depth, index, *full):
+        made.append(index % len(cell))
+        return question(*cell[index % len(cell)], "border")
+
+    accepted, left = fuzzy_tree(
+        make,
+        {("train", 2): 100},
+        tally=Tally(RANGES, root_attribute=1, answer=0.5),
+        pairs=lambda split, depth: cell,
+    )
+    assert len(accepted) == 100 and sum(p.lineage["root"].startswith("S") for p in accepted) == 10
+    assert len([i for i in made if i < 400]) == 128, "two blocks: one until it was full, one to fill what is left"
+    assert len(left) == 38
+
+
+def test_trees_grow_without_what_is_full(trees):
+    plain = [trees("train", 2, i) for i in range(60)]
+    assert [to_row(trees("train", 2, i, Full())) for i in range(60)] == list(map(to_row, plain))
+    patterns = [from_json(p.lineage["pattern"]) for p in plain if isinstance(p, Problem)]
+    shapes = Counter(shape(p.root) for p in patterns)
+    full = Full(
+        relations=frozenset({Counter(r for p in patterns for r in links(p)).most_common(1)[0][0]}),
+        shapes=frozenset(s for s, _ in shapes.most_common(2)),
+    )
+    others = [trees("train", 2, i, full) for i in range(60)]
+    patterns = [from_json(p.lineage["pattern"]) for p in others if isinstance(p, Problem)]
+    assert len(patterns) > 10
+    assert not any(links(p) & full.relations or shape(p.root) in full.shapes for p in patterns)
+    assert any(isinstance(p, Quarantined) and p.reason == QUOTA_FULL for p in others)
+    assert [to_row(trees("train", 2, i)) for i in range(60)] == list(map(to_row, plain)), "and then with it again"
+
+
+def test_quotas_give_the_same_bytes_for_any_order_of_work(trees):
+    def backwards(make, *lists):
+        keys = list(zip(*lists, strict=True))
+        return reversed([make(*key) for key in reversed(keys)])
+
+    counts = {("train", 2): 80, ("test", 2): 8}
+    quotas = {"root_attribute": 1, "relation": 0.3, "shape": 0.2, "answer": 0.5}
+    rows = []
+    for run in (map, backwards):
+        made = fuzzy_tree(trees, counts, run=run, tally=Tally({}, **quotas), pairs=trees.pairs)
+        rows.append([to_row(x) for part in made for x in part])
+    assert rows[0] == rows[1]
+    assert any(r.get("reason") == QUOTA_FULL for r in rows[0]), "something was full"

@@ -10,9 +10,12 @@ from flows.cli import main
 from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.types import Problem, Quarantined
+from tasks.planning.settings import Quotas
+from tasks.problems import grow
 from tasks.runtime.stage import Stage
 from tasks.stages.questions import questions
 from tasks.storage import tables
+from tasks.storage.finished import Finished
 from tests.training.rollout.test_endpoint import Server
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
@@ -59,6 +62,28 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
     assert all(f"| {reason} | {n} |" in told for reason, n in card["quarantined"].items())
     rows = [json.loads(line) for line in (grown / "questions.jsonl").read_text().splitlines()]
     assert len(rows) == 40 and all(any("?" in t for t in r["formalization"]) for r in rows)
+
+
+def test_quotas_that_are_full_are_on_the_card_and_processes_change_nothing(base, capsys, tmp_path) -> None:
+    """More questions than a block, of few relations: what is full is handed to processes and to finished rows alike."""
+    quotas = ("--quota", "relation=0.2", "--quota", "shape=0.2")
+    args = ["questions", "grow", "--kb", str(base), "--n", "120", "--depths", "2", *quotas]
+    for out, workers in (("one", "1"), ("two", "2")):
+        assert main([*args, "--out", str(tmp_path / out), "--workers", workers]) == 0
+    for name in ("problems.parquet", "quarantine.parquet", "card.json", "CARD.md"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    card = json.loads((tmp_path / "one" / "card.json").read_text())
+    why = card["limits"]["test, depth 2"]
+    assert "of them over a share: " in why and why in capsys.readouterr().out
+    assert f"- test, depth 2: {why}." in (tmp_path / "one" / "CARD.md").read_text()
+
+    finished, wanted = Finished(tmp_path / "rows", Problem, Quarantined), {("train", 2): 96, ("test", 2): 24}
+    few = Quotas(relation=0.2, shape=0.2)
+    knobs = {"seed": 0, "levels": [1, 2, 3, 4], "closed_world": False, "max_guess": 0.1, "only": [], "extra": {}}
+    made = grow.grow(base, wanted, quotas=few, finished=finished, **knobs)
+    assert [p.id for p in made[0]] == [p.id for p in grow.read(tmp_path / "one" / "problems.parquet")[0]]
+    again = grow.grow(base, wanted, quotas=few, finished=Finished(tmp_path / "rows", Problem, Quarantined), **knobs)
+    assert made == again, "a row that was finished is not one that left out something else"
 
 
 def test_verify_proves_a_published_file_and_names_what_fails(base, grown, capsys, tmp_path) -> None:
