@@ -58,6 +58,8 @@ class Quantity:
 
 def without_note(text: str) -> str:
     """The text without remarks in brackets at its end: "82.6 years (2024 est.)" -> "82.6 years"."""
+    if ")" not in text and "]" not in text:
+        return text.strip()
     for _ in range(4):  # bounded, so that hostile text cannot cause a long loop
         shorter = _NOTE.sub("", text[-400:])
         if len(shorter) == len(text[-400:]):

@@ -25,7 +25,7 @@ from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
 from synth.knowledge.kb import BLANK as BLANK_OF_TEMPLATE
-from synth.knowledge.kb import KB, Entity, Fact, Relation, densities
+from synth.knowledge.kb import KB, Entity, Fact, Relation, densities, entity_id
 from synth.knowledge.names import Same, resolve
 from synth.knowledge.postings import Postings
 from synth.knowledge.rows import Reading, Row, quarantine
@@ -36,6 +36,7 @@ _TEXT = pa.large_string()
 _FACT = ("id", "subject", "relation", "object", "literal", "source", "span", "title", "text")
 _BATCH = 16_384  # records
 _FAR = np.iinfo(np.int64).max
+_quoted = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each text
 
 
 @dataclass
@@ -61,8 +62,8 @@ class Stated:
     def arrays(self) -> dict[str, pa.Array]:
         """[values] "y", the values, and "Y", each with a capital; "ids"; "tails", of the text of which a fact's id is the hash
         the end; and [texts] "texts"."""
-        head = json.dumps(self.relation.name, ensure_ascii=False)
-        ends = (json.dumps(v, ensure_ascii=False) for v in self.ids)
+        head = _quoted(self.relation.name)
+        ends = map(_quoted, self.ids)
         tails = (f",{head},null,{t}]" if self.relation.literal else f",{head},{t},null]" for t in ends)
         y = pa.array(self.values, _TEXT)
         ids = y if self.relation.literal else pa.array(self.ids, _TEXT)
@@ -118,32 +119,44 @@ class ColumnBase:
     def id(self, entity: int) -> str:
         return f"{self.type_names[self.types[entity]]}:{self.entities[entity]}"
 
-    def entity_batches(self, *, by_id: bool = False) -> Iterator[list[Entity]]:
-        """The entities that facts mention, in the order of the first mention or of their ids, some at a time."""
+    def entity_columns(self, *, by_id: bool = False) -> Iterator[dict[str, list[Any]]]:
+        """The entities that facts mention, in the order of the first mention or of their ids, some at a time, as the
+        columns of `Entity`."""
         order, places = self.order, self.places
         if by_id:
-            sort = sorted(range(len(order)), key=[self.id(e) for e in order.tolist()].__getitem__)
-            order, places = order[sort], places[sort]
+            order = self.by_id
+            place = np.empty(len(self.entities), np.int64)
+            place[self.order] = places
+            places = place[order]
         for at in range(0, len(order), 4 * _BATCH):
-            some = zip(order[at : at + 4 * _BATCH].tolist(), places[at : at + 4 * _BATCH].tolist(), strict=True)
-            yield [
-                Entity.make(
-                    self.type_names[self.types[e]],
-                    self.entities[e],
-                    aliases=self.aliases.get(e, ()),
-                    source=f"{self.name} line {self.lines[record]}",
-                )
-                for e, record in some
-            ]
+            some = order[at : at + 4 * _BATCH]
+            names = [self.entities[e] for e in some.tolist()]
+            types = [self.type_names[t] for t in self.types[some].tolist()]
+            aliases = self.aliases.get
+            yield {
+                "id": [entity_id(t, x) for t, x in zip(types, names, strict=True)],
+                "name": names,
+                "type": types,
+                "aliases": [aliases(e, ()) for e in some.tolist()],
+                "source": [f"{self.name} line {n}" for n in self.lines[places[at : at + len(some)]].tolist()],
+            }
+
+    @cached_property
+    def by_id(self) -> np.ndarray:
+        """The entities that facts mention, in the order of their ids."""
+        ids = [self.id(e) for e in self.order.tolist()]
+        return self.order[sorted(range(len(ids)), key=ids.__getitem__)]
+
+    def entity_batches(self) -> Iterator[list[Entity]]:
+        """The entities that facts mention, in the order of the first mention, some at a time."""
+        for columns in self.entity_columns():
+            yield [Entity(**dict(zip(columns, row))) for row in zip(*columns.values(), strict=True)]
 
     @cached_property
     def quoted(self) -> list[str]:
         """[entities] their ids as JSON."""
-        heads = [json.dumps(f"{t}:", ensure_ascii=False)[:-1] for t in self.type_names]
-        return [
-            heads[t] + json.dumps(x, ensure_ascii=False)[1:]
-            for t, x in zip(self.types.tolist(), self.entities, strict=True)
-        ]
+        heads = [_quoted(f"{t}:")[:-1] for t in self.type_names]
+        return [heads[t] + _quoted(x)[1:] for t, x in zip(self.types.tolist(), self.entities, strict=True)]
 
     @cached_property
     def _names(self) -> dict[str, pa.Array]:
@@ -153,7 +166,7 @@ class ColumnBase:
     @cached_property
     def _numbers(self) -> np.ndarray:
         """[facts] uint64, in their order: the eight bytes that are the id of each."""
-        quoted, hashed = pa.array(self.quoted[: len(self.subjects)], _TEXT), hashlib.sha256
+        quoted = pa.array(self.quoted[: len(self.subjects)], _TEXT)
         out = np.empty(self.accepted, np.uint64)
         done = 0
         for rows, of, codes in self._places():
@@ -161,8 +174,7 @@ class ColumnBase:
             for k in np.unique(of).tolist():
                 here = of == k
                 ends = self.stated[k].arrays["tails"].take(pa.array(self.stated[k].new[codes[here]]))
-                texts = _join("[", quoted.take(pa.array(rows[here])), ends).cast(pa.large_binary()).to_pylist()
-                hashes[here] = np.frombuffer(b"".join([hashed(t).digest()[:8] for t in texts]), ">u8")
+                hashes[here] = _hashes("[", quoted.take(pa.array(rows[here])), ends)
             out[done : done + len(rows)] = hashes
             done += len(rows)
         return out
@@ -260,7 +272,10 @@ class ColumnBase:
 
     def forget(self) -> None:
         """Give back the memory of what is made again where it is asked for again."""
-        for of, name in [(self, "quoted"), (self, "_names"), (self, "_numbers"), *((s, "arrays") for s in self.stated)]:
+        for of, name in [
+            *((self, x) for x in ("quoted", "by_id", "_names", "_numbers")),
+            *((s, "arrays") for s in self.stated),
+        ]:
             of.__dict__.pop(name, None)
 
     def kb(self) -> KB:
@@ -286,15 +301,15 @@ class ColumnBase:
         total = hashlib.sha256()
 
         quoted = self.quoted
-        heads = [f", {json.dumps(t, ensure_ascii=False)}" for t in self.type_names]
+        heads = [f", {_quoted(t)}" for t in self.type_names]
         for e in sorted(self.order.tolist(), key=quoted.__getitem__):
-            also = "".join(f", {json.dumps(a, ensure_ascii=False)}" for a in sorted(self.aliases.get(e, ())))
-            name = json.dumps(self.entities[e], ensure_ascii=False)
+            also = "".join(f", {_quoted(a)}" for a in sorted(self.aliases.get(e, ())))
+            name = _quoted(self.entities[e])
             total.update(f'["entity", {quoted[e]}, {name}{heads[self.types[e]]}{also}]\n'.encode())
         columns = []
-        for s in sorted(self.stated, key=lambda s: json.dumps(s.relation.name, ensure_ascii=False)):
-            head = f"{json.dumps(s.relation.name, ensure_ascii=False)}, {json.dumps(s.relation.literal)}"
-            tails = [f", {head}, {json.dumps(x, ensure_ascii=False)}]\n" for x in s.ids] + [""]  # the last: no fact
+        for s in sorted(self.stated, key=lambda s: _quoted(s.relation.name)):
+            head = f"{_quoted(s.relation.name)}, {json.dumps(s.relation.literal)}"
+            tails = [f", {head}, {_quoted(x)}]\n" for x in s.ids] + [""]  # the last: no fact
             of = np.where(s.codes == NONE, len(s.values), s.new[s.codes])
             columns.append((of, tails))
         records = np.array(sorted(range(len(self.subjects)), key=quoted.__getitem__), np.int64)
@@ -330,8 +345,7 @@ class ColumnBase:
 
     def postings(self) -> Postings:
         """As `Postings.of(kb)`."""
-        ids = {e: self.id(e) for e in self.order.tolist()}
-        order = sorted(ids, key=ids.__getitem__)
+        order = self.by_id
         place = np.full(len(self.entities), NONE, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         literals = sorted({s.values[i] for s in self.stated if s.relation.literal for i in _used(s)})
@@ -352,8 +366,8 @@ class ColumnBase:
             facts[2].append(ends[s.new[s.codes[rows]]])
         columns = tuple(np.concatenate(x) for x in facts)
         return Postings(
-            ids=[ids[e] for e in order],
-            names=[self.entities[e] for e in order],
+            ids=[self.id(e) for e in order.tolist()],
+            names=[self.entities[e] for e in order.tolist()],
             types=number[self.types[order]].astype(np.int16),
             type_names=type_names,
             literals=literals,
@@ -383,6 +397,17 @@ def _capitals(texts: Sequence[str]) -> pa.Array:
 def _join(*parts: pa.Array | str) -> pa.Array:
     """Texts, piece after piece; a piece may be the same for all."""
     return pc.binary_join_element_wise(*(pa.scalar(p, _TEXT) if isinstance(p, str) else p for p in (*parts, "")))
+
+
+def _hashes(*parts: pa.Array | str) -> np.ndarray:
+    """[texts] uint64, the first eight bytes of the hash of each text, given as for `_join`."""
+    texts, sha = _join(*parts).cast(pa.large_binary()).to_pylist(), hashlib.sha256
+    return np.frombuffer(b"".join([sha(t).digest()[:8] for t in texts]), ">u8")
+
+
+def hashed(*parts: pa.Array | str) -> pa.Array:
+    """The hash of each text, given as for `_join`, as 16 hex digits."""
+    return _hex(_hashes(*parts))
 
 
 def _hex(numbers: np.ndarray) -> pa.Array:
@@ -606,8 +631,9 @@ def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantin
     for k, s in enumerate(stated):
         rows = np.flatnonzero(s.codes != NONE)
         code = s.new[s.codes[rows]]
-        alone = Row(subject="\0", relation=s.relation.name, object="", source="", span="")
-        bad = np.array([problem(replace(alone, object=v), None, relations) is not None for v in s.values], bool)
+        name = s.relation.name
+        alone = (Row(subject="\0", relation=name, object=v, source="", span="") for v in s.values)
+        bad = np.array([problem(row, None, relations) is not None for row in alone], bool)
         suspect = bad[code] | long[rows]
         if s.relation.range == cells.type:
             suspect |= np.array([at.get(v, NONE) for v in s.values], np.int64)[code] == rows

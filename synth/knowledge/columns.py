@@ -383,5 +383,7 @@ def _both_ways(pairs: Collection[tuple[str, str]]) -> bool:
 
 
 def _day(text: str) -> str | None:
+    if text.isdigit():  # most columns that are asked are of numbers
+        return None
     time, dotted = _TIME.fullmatch(text), _DOTTED.fullmatch(text)
     return date("-".join(p.zfill(2) for p in dotted.group(3, 2, 1)) if dotted else time[1] if time else text)

@@ -3,7 +3,6 @@ postings, pages and card as `bases.write` makes of objects, a few thousand facts
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sqlite3
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from synth.knowledge.column_base import ColumnBase
+from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.knowledge.postings import as_number
@@ -64,14 +63,14 @@ class _Table:
 def write_tables(folder: Path, base: ColumnBase) -> None:
     """entities, relations, facts, passages and quarantine .parquet, relations.csv, postings.npz."""
     entities = _Table(folder / "entities.parquet", Entity)
-    for some in base.entity_batches():
-        entities.add({f: [getattr(e, f) for e in some] for f in ("id", "name", "type", "aliases", "source")})
+    for columns in base.entity_columns():
+        entities.add(columns)
     entities.close()
     facts, passages = _Table(folder / "facts.parquet", Fact), _Table(folder / "passages.parquet", Passage)
     for columns in base.fact_columns():
         facts.add(columns)
         stated = pa.ListArray.from_arrays(range(len(columns["id"]) + 1), columns["id"].cast(pa.string()))  # one each
-        ids = [hashlib.sha256(f'["passage","{i}"]'.encode()).hexdigest()[:16] for i in columns["id"].to_pylist()]
+        ids = hashed('["passage","', columns["id"], '"]')
         of = {"id": ids, "entity": columns["subject"], "title": columns["title"], "text": columns["text"]}
         passages.add(of | {"facts": stated})
     facts.close()
@@ -119,9 +118,9 @@ def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
     names = ("id", "subject", "relation", "object", "literal", "source", "span")
     return {
         "entity": (
-            (e.id, e.name, e.type, json.dumps(e.aliases, ensure_ascii=False), e.source)
-            for some in base.entity_batches(by_id=True)
-            for e in some
+            (id, name, type_, json.dumps(aliases, ensure_ascii=False) if aliases else "[]", source)
+            for some in base.entity_columns(by_id=True)
+            for id, name, type_, aliases, source in zip(*some.values(), strict=True)
         ),
         "relation": (astuple(r) for r in base.relations.values()),
         "fact": chain.from_iterable(
