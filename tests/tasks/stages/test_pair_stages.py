@@ -114,9 +114,10 @@ def test_a_small_family_ends_short_and_says_so(tmp_path):
 
 def test_admit_checks_answer_and_solution():
     p = countdown(7, "train", 0)
-    assert admit(p, {}) is p and admit(p, {p.seen: p}).reason == "duplicate"
+    seen = {p.seen: f"{p.split} {p.id}"}
+    assert admit(p, {}) is p and admit(p, seen).reason == "duplicate"
     hidden = replace(p, args={**p.args, "databases": 3}, split="test")  # scored otherwise, shown as the same
-    assert "split train too" in admit(replace(hidden, id="other"), {p.seen: p}).evidence
+    assert "split train too" in admit(replace(hidden, id="other"), seen).evidence
     assert admit(replace(p, lineage={**p.lineage, "solution": "<answer>1</answer>"}), {}).reason == "wrong_solution"
     assert admit(replace(p, answer="1 + 1"), {}).reason == "wrong_answer"
 
