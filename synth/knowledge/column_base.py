@@ -147,11 +147,6 @@ class ColumnBase:
         ids = [self.id(e) for e in self.order.tolist()]
         return self.order[sorted(range(len(ids)), key=ids.__getitem__)]
 
-    def entity_batches(self) -> Iterator[list[Entity]]:
-        """The entities that facts mention, in the order of the first mention, some at a time."""
-        for columns in self.entity_columns():
-            yield [Entity(**dict(zip(columns, row))) for row in zip(*columns.values(), strict=True)]
-
     @cached_property
     def quoted(self) -> list[str]:
         """[entities] their ids as JSON."""
@@ -280,7 +275,11 @@ class ColumnBase:
 
     def kb(self) -> KB:
         """All of it as objects."""
-        entities = (e for some in self.entity_batches() for e in some)
+        entities = (
+            Entity(**dict(zip(columns, row)))
+            for columns in self.entity_columns()
+            for row in zip(*columns.values(), strict=True)
+        )
         return KB(entities, self.relations.values(), (f for some in self.fact_batches() for f in some))
 
     def built(self) -> Built:

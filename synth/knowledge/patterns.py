@@ -253,14 +253,15 @@ def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator
     """The statements of the first sentences of a page, in order; only the first mention of each relation."""
     seen: set[str] = set()
     words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
-    other = _other_pronoun(text[:LEAD])
+    lead = text[:LEAD]
+    other = _other_pronoun(lead)
     read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is not a sentence
     for i, (start, end) in enumerate(read):
         sentence = text[start:end]
         pronoun = _PRONOUN.match(sentence)
         if i and not sentence.startswith(words) and (pronoun is None or pronoun[0] == other):
             continue
-        for relation, value, kind in _of(sentence, text[:LEAD], first=i == 0):
+        for relation, value, kind in _of(sentence, lead, first=i == 0):
             if value and (relation not in seen or relation in _SEVERAL):
                 seen.add(relation)
                 yield Found(relation, value, kind, start, end)
@@ -338,8 +339,8 @@ def _in_apposition(before: str) -> bool:
 
 
 def _is_cut(name: str, after: str) -> bool:
-    """Whether a name ends amid what it names: at an initial ("D" of "D. Rao"), or in a list that may belong to it ("the
-    Institute of Theatre and Cinematographic Art")."""
+    """Whether a name ends amid what it names: at an initial ("D" of "D. Rao"), or in a list or a purpose that may belong to it
+    ("the Institute of Theatre and Cinematographic Art", "the Munich Academy for Television")."""
     initial = re.search(r"(?:^|\s)[A-Z]$", name) is not None and re.match(r"\.?\s+[A-Z]", after) is not None
     of_two = _HEAD_OF_TWO.search(name) is not None and re.match(r"\s+and [A-Z]", after) is not None
     return initial or of_two or (_CUT_HEAD.search(name) is not None and re.match(r"\s+for [A-Z]", after) is not None)
