@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 
 from synth.knowledge.kb import KB, Fact
+from synth.known import Known
 from synth.questions.fuzzy import phrases
 from synth.questions.grow import Grower
 from synth.questions.oracle import Oracle
@@ -255,25 +256,26 @@ def each_question(
     run: Callable[..., Iterable] = map,
 ) -> Iterator[Problem | Quarantined]:
     """`trees` is an EntityTrees, or one that remembers; None where `run` knows it. Up to counts[split, hops] questions of every cell, and what was
-    quarantined on the way ("duplicate": the same structure again), as they are made. In memory stay the structure, id and text of a question.
+    quarantined on the way ("duplicate": the same structure again), as they are made; structure, id and text of a question are kept on disk.
 
     `run` maps `trees` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the result.
 
     A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare
     the lengths.
     """
-    known: dict[str, str] = {}  # structure -> id and text
+    known, accepted = Known[str](), 0  # structure -> id and text
     for (split, hops), wanted in counts.items():
-        full, most = len(known) + wanted, tries * wanted
+        full, most = accepted + wanted, tries * wanted
         items = iter(run(trees, repeat(split, most), repeat(hops, most), range(most)))
         for index in range(most):
-            if len(known) == full or (item := next(items)) is None:
+            if accepted == full or (item := next(items)) is None:
                 break
-            if isinstance(item, Problem) and (structure := item.lineage["structure"]) in known:
-                evidence = f"{item.question} | as {known[structure]}"
+            if isinstance(item, Problem) and (earlier := known.get(item.lineage["structure"])):
+                evidence = f"{item.question} | as {earlier}"
                 item = Quarantined(
                     id=f"{split}/{hops}/{index}", stage="questions", reason="duplicate", evidence=evidence
                 )
             elif isinstance(item, Problem):
-                known[structure] = f"{item.id}: {item.question}"
+                known[item.lineage["structure"]] = f"{item.id}: {item.question}"
+                accepted += 1
             yield item

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from synth.external.parent import opened, problem
+from synth.known import Known
 from synth.types import ListDigest, Problem, Quarantined, Scored, Split
 from synth.verify import extract_answer, verify
 from tasks.core.errors import UserError
@@ -124,7 +125,7 @@ def problems(
                 kept.add(q)
             for p in own.rows:
                 key = p.seen if p.env == "single" else p.id  # other environments show more than the prompt
-                kept.add(_twice(p, kept.known[key]) if key in kept.known else p, key)
+                kept.add(_twice(p, known) if (known := kept.known.get(key)) else p, key)
         kept.check()
     card: dict[str, Any] = {
         "produced": kept.accepted.n + kept.aside.n,
@@ -153,14 +154,14 @@ def problems(
 
 
 class _Kept:
-    """The tables of the stage: a row is written as it comes. Of a problem stay in memory the key by which others must differ with its
-    split and id, some 200 bytes, and 8 of its root.
+    """The tables of the stage: a row is written as it comes. Of a problem 8 bytes of its root stay in memory; the key by which others
+    must differ, with its split and id, is on disk.
 
     known: key -> split and id; ids, cells: of accepted problems; reasons: of quarantined ones; python: whether an answer is code."""
 
     def __init__(self, accepted: tables.Writer[Problem], aside: tables.Writer[Quarantined], env: str) -> None:
         self.accepted, self.aside, self.env = accepted, aside, env
-        self.known, self.ids, self.python = dict[str, str](), ListDigest(), False
+        self.known, self.ids, self.python = Known[str](), ListDigest(), False
         self.cells, self.reasons = Counter[str](), Counter[str]()
         self._roots: dict[Split, array[int]] = {"train": array("q"), "valid": array("q"), "test": array("q")}
 
@@ -281,8 +282,8 @@ def admit(item: Problem | Quarantined, known: Mapping[str, str]) -> Problem | Qu
     if isinstance(item, Quarantined):
         return item
     name = f"{item.family}/{item.split}/{item.lineage['index']}"
-    if _key(item) in known:
-        return _twice(item, known[_key(item)], name)
+    if earlier := known.get(_key(item)):
+        return _twice(item, earlier, name)
     if item.verifier == "external" and not item.lineage["solution"]:
         return item  # an environment without reference answers
     for what, answer in (("answer", item.answer), ("solution", extract_answer(item.lineage["solution"]))):

@@ -3,7 +3,7 @@ after the last of them.
 
 For stages whose rows depend on the seed and their own index alone. A file is only ever appended to; every line carries
 a hash of itself, so what a kill, a full disk or a flipped bit left behind is known, and made again together with
-what followed it. Rows stay on disk: in memory are some 140 bytes of each, its key and its place.
+what followed it. Rows stay on disk, and so do their keys and places (synth/known.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from synth.known import Known
 from synth.types import from_row, to_row
 from tasks.core.errors import UserError
 from tasks.storage import state
@@ -32,7 +33,7 @@ class Finished:
 
     def __init__(self, path: Path, *types: type) -> None:
         self.path, self._types = path, {t.__name__: t for t in types}
-        self._at: dict[str, int] = {}  # key -> the byte at which its line begins
+        self._at = Known[int]()  # key -> the byte at which its line begins
         good = lost = 0
         for line in _lines(path):
             text = None if lost else state.opened(line)
@@ -50,8 +51,8 @@ class Finished:
         self._file.truncate(good)
 
     def __call__(self, key: str, make: Callable[[], T]) -> T:
-        if key in self._at:
-            return self._read(key)
+        if (at := self._at.get(key)) is not None:
+            return self._read(at)
         value = make()
         self._append(key, value)
         return value
@@ -60,11 +61,11 @@ class Finished:
         return key in self._at
 
     def keys(self) -> Collection[str]:
-        """Of all rows, in the order in which they were made."""
+        """Of all rows, in the order of their bytes."""
         return self._at.keys()
 
-    def _read(self, key: str) -> Any:
-        self._file.seek(self._at[key])
+    def _read(self, at: int) -> Any:
+        self._file.seek(at)
         if (text := state.opened(self._file.readline())) is None:
             raise UserError(
                 f"{self.path} was damaged while it was in use: run the stage again, which makes its last rows anew"
