@@ -39,7 +39,7 @@ ALONE = {  # who alone may import it
 FLOORS = {
     "training": ("types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
     "synth": (
-        "types quantities sandbox known",
+        "types quantities sandbox lookup",
         "external scenes pictures",
         "verify knowledge",
         "families preferences",

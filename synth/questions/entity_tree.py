@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import repeat
 
 from synth.knowledge.kb import KB, Fact
-from synth.known import Known
+from synth.lookup import Lookup
 from synth.questions.fuzzy import phrases
 from synth.questions.grow import Grower
 from synth.questions.oracle import Oracle
@@ -263,7 +263,7 @@ def each_question(
     A cell ends early where its roots are exhausted, or after `tries` items for each question that was wanted: compare
     the lengths.
     """
-    known, accepted = Known[str](), 0  # structure -> id and text
+    known, accepted = Lookup[str](), 0  # structure -> id and text
     for (split, hops), wanted in counts.items():
         full, most = accepted + wanted, tries * wanted
         items = iter(run(trees, repeat(split, most), repeat(hops, most), range(most)))

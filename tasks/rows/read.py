@@ -368,6 +368,13 @@ def own_rows(folder: Path) -> dict[str, OwnRow]:
     return {o.id: o for o in tables.read(path, OwnRow)} if path.exists() else {}
 
 
+def pass_on(folder: Path, out: Path) -> None:
+    """Writes what is known of the user's rows in an artifact into that of a later stage, a part at a time."""
+    path = folder / "own.parquet"
+    if path.exists():
+        tables.write(out / "own.parquet", tables.each(path, OwnRow), OwnRow)
+
+
 class Origins:
     """How the user's rows in an artifact are drawn and learned, of many rows: 17 bytes each. even: all rows of the artifact weigh
     the same."""

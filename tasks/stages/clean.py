@@ -26,7 +26,7 @@ from synth.preferences.label_noise import Planted
 from synth.preferences.ledger import Spilled, group_of
 from synth.types import ListDigest, PreferencePair, Quarantined
 from tasks.rows.pairs import CLEANED
-from tasks.rows.read import OwnRow, own_rows, said
+from tasks.rows.read import pass_on, said
 from tasks.rows.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces
 from tasks.runtime.stage import Stage
@@ -82,7 +82,7 @@ def clean(
         yield from rest
         yield from (p for p in tables.each(table, PreferencePair) if not _is_judged(p))
 
-    ids, judgements = ListDigest(), Counter[str]()
+    ids, judgements, reasons = ListDigest(), Counter[str](), Counter[str]()
 
     def named() -> Iterator[PreferencePair]:
         for p in kept():
@@ -95,25 +95,15 @@ def clean(
                 judgements[f"{d.step}: {d.action}"] += 1
                 yield Judgement(id=p.id, **vars(d))
 
-    quarantined = [
-        Quarantined(
-            id=p.id,
-            stage="clean",
-            reason=(d := p.decisions[-1]).reason.partition(":")[0],
-            evidence=f"{d.step}: {d.reason}, score {d.score:.4f}",
-        )
-        for p in removed
-    ]
     n_kept = tables.write(stage.out / "pairs.parquet", named(), PreferencePair)
     if n_kept + len(removed) != read:
         raise AssertionError(f"clean lost pairs: read {read}, kept {n_kept}, removed {len(removed)}")
     tables.write(stage.out / "removed.parquet", removed, PreferencePair)
     tables.write(stage.out / "decisions.parquet", decisions(), Judgement)
-    tables.write(stage.out / "quarantine.parquet", quarantined, Quarantined)
-    if own := own_rows(stage.input("preferences")):  # later stages read the pairs' weights here
-        tables.write(stage.out / "own.parquet", list(own.values()), OwnRow)
+    tables.write(stage.out / "quarantine.parquet", _quarantined(removed, reasons), Quarantined)
+    pass_on(stage.input("preferences"), stage.out)  # later stages read the pairs' weights here
     n_asked = sum(p.decisions[-1].action == "ask" for p in rest if p.decisions)
-    said(stage, f"{read:,} pairs read, {n_kept:,} kept, {len(removed):,} removed{_reasons(quarantined)}")
+    said(stage, f"{read:,} pairs read, {n_kept:,} kept, {len(removed):,} removed{_reasons(reasons)}")
     if n_asked:
         said(
             stage,
@@ -123,7 +113,7 @@ def clean(
     card: dict[str, Any] = {
         "produced": read,
         "accepted": n_kept,
-        "quarantined": tables.counts(quarantined),
+        "quarantined": dict(sorted(reasons.items())),
         "asked": n_asked,
         "actions": dict(sorted(judgements.items())),
         "estimated_noise": noise,
@@ -143,9 +133,17 @@ def _is_judged(pair: PreferencePair) -> bool:
     return pair.split == "train" and not pair.columns.get(CLEANED)
 
 
-def _reasons(quarantined: Sequence[Quarantined]) -> str:
-    counts = tables.counts(quarantined)
-    return f": {', '.join(f'{n} {reason}' for reason, n in counts.items())}" if counts else ""
+def _quarantined(removed: Iterable[PreferencePair], reasons: Counter[str]) -> Iterator[Quarantined]:
+    """Why each is removed; reasons: counted on the way."""
+    for p in removed:
+        d = p.decisions[-1]
+        reason = d.reason.partition(":")[0]
+        reasons[reason] += 1
+        yield Quarantined(id=p.id, stage="clean", reason=reason, evidence=f"{d.step}: {d.reason}, score {d.score:.4f}")
+
+
+def _reasons(counts: Mapping[str, int]) -> str:
+    return f": {', '.join(f'{n} {reason}' for reason, n in sorted(counts.items()))}" if counts else ""
 
 
 def against_truth(

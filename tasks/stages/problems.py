@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from synth.external.parent import opened, problem
-from synth.known import Known
+from synth.lookup import Lookup
 from synth.types import ListDigest, Problem, Quarantined, Scored, Split
 from synth.verify import extract_answer, verify
 from tasks.core.errors import UserError
@@ -161,7 +161,7 @@ class _Kept:
 
     def __init__(self, accepted: tables.Writer[Problem], aside: tables.Writer[Quarantined], env: str) -> None:
         self.accepted, self.aside, self.env = accepted, aside, env
-        self.known, self.ids, self.python = Known[str](), ListDigest(), False
+        self.known, self.ids, self.python = Lookup[str](), ListDigest(), False
         self.cells, self.reasons = Counter[str](), Counter[str]()
         self._roots: dict[Split, array[int]] = {"train": array("q"), "valid": array("q"), "test": array("q")}
 

@@ -3,7 +3,7 @@ after the last of them.
 
 For stages whose rows depend on the seed and their own index alone. A file is only ever appended to; every line carries
 a hash of itself, so what a kill, a full disk or a flipped bit left behind is known, and made again together with
-what followed it. Rows stay on disk, and so do their keys and places (synth/known.py).
+what followed it. Rows stay on disk, and so do their keys and places (synth/lookup.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from synth.known import Known
+from synth.lookup import Lookup
 from synth.types import from_row, to_row
 from tasks.core.errors import UserError
 from tasks.storage import state
@@ -33,7 +33,7 @@ class Finished:
 
     def __init__(self, path: Path, *types: type) -> None:
         self.path, self._types = path, {t.__name__: t for t in types}
-        self._at = Known[int]()  # key -> the byte at which its line begins
+        self._at = Lookup[int]()  # key -> the byte at which its line begins
         good = lost = 0
         for line in _lines(path):
             text = None if lost else state.opened(line)

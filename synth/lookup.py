@@ -1,6 +1,6 @@
 """Texts, and what is known of each, on disk: memory does not grow with their number.
 
-    known = Known()
+    known = Lookup[str]()
     known["a name"] = "what is known of it"
     known.get("another")            # None
 
@@ -14,37 +14,37 @@ import errno
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 CACHE = 4096  # KiB of pages in memory
 V = TypeVar("V", str, int)
 
 
-class Known(Mapping[str, V]):
+class Lookup(Mapping[str, V]):
     """Keys are gone through in the order of their bytes. Whole numbers are below 2**63."""
 
     def __init__(self) -> None:
         self._db = sqlite3.connect("", isolation_level=None)
         for line in (f"cache_size = -{CACHE}", "journal_mode = OFF", "synchronous = OFF"):  # what is lost is made anew
             self._db.execute(f"PRAGMA {line}")
-        self._db.execute("CREATE TABLE known (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
+        self._db.execute("CREATE TABLE lookup (key BLOB PRIMARY KEY, value) WITHOUT ROWID")
         self._db.execute("BEGIN")  # one transaction, which never ends: a commit for each row takes time
 
     def __getitem__(self, key: str) -> V:
-        row = self._run("SELECT value FROM known WHERE key = ?", _bytes(key)).fetchone()
+        row = self._run("SELECT value FROM lookup WHERE key = ?", _bytes(key)).fetchone()
         if row is None:
             raise KeyError(key)
-        return _text(row[0]) if isinstance(row[0], bytes) else row[0]
+        return cast(V, _text(row[0]) if isinstance(row[0], bytes) else row[0])
 
     def __setitem__(self, key: str, value: V) -> None:
         kept = _bytes(value) if isinstance(value, str) else value
-        self._run("INSERT OR REPLACE INTO known VALUES (?, ?)", _bytes(key), kept)
+        self._run("INSERT OR REPLACE INTO lookup VALUES (?, ?)", _bytes(key), kept)
 
     def __iter__(self) -> Iterator[str]:
-        return (_text(key) for (key,) in self._run("SELECT key FROM known ORDER BY key"))
+        return (_text(key) for (key,) in self._run("SELECT key FROM lookup ORDER BY key"))
 
     def __len__(self) -> int:
-        return self._run("SELECT count(*) FROM known").fetchone()[0]
+        return self._run("SELECT count(*) FROM lookup").fetchone()[0]
 
     def _run(self, statement: str, *values: bytes | int) -> sqlite3.Cursor:
         try:

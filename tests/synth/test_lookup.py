@@ -5,24 +5,24 @@ import tracemalloc
 
 import pytest
 
-from synth.known import Known
+from synth.lookup import Lookup
 
 
 def test_it_is_a_mapping():
-    known = Known[str]()
+    known = Lookup[str]()
     known["b"], known["a"], known["\ud83d é\n"] = "one", "two", "\ude00"
     assert dict(known) == {"a": "two", "b": "one", "\ud83d é\n": "\ude00"} and len(known) == 3
     known["a"] = "three"
     assert known["a"] == "three" and known.get("c") is None and "c" not in known and list(known)[0] == "a"
     with pytest.raises(KeyError, match="c"):
         known["c"]
-    places = Known[int]()
+    places = Lookup[int]()
     places["x"] = 2**62
     assert places["x"] == 2**62 and places.get("b") is None, "each has its own file"
 
 
 def test_memory_does_not_grow_with_what_is_known():
-    known = Known[str]()
+    known = Lookup[str]()
     known["first"] = "1"
     tracemalloc.start()
     try:
@@ -37,7 +37,7 @@ def test_memory_does_not_grow_with_what_is_known():
 
 
 def test_a_full_disk_is_an_error_of_the_system():
-    known = Known[str]()
+    known = Lookup[str]()
     known._db.execute("PRAGMA max_page_count = 20")
     with pytest.raises(OSError, match="temporary folder") as e:
         for i in range(9_000):
