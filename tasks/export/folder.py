@@ -18,6 +18,7 @@ from tasks.core.errors import UserError
 from tasks.export import parity
 from training.model.lora import ADAPTER, rounded
 from training.model.model import load_model, no_bars, save_model
+from training.model.remote_code import allowed
 from training.model.render import DAY, Renderer
 
 FILES = (
@@ -67,9 +68,12 @@ def check(
     """Read the folder with transformers, and with vLLM if it is installed. Raises UserError if it is a different
     model."""
     try:
-        other = AutoTokenizer.from_pretrained(str(out))
+        own = {"trust_remote_code": allowed(out)}
+        other = AutoTokenizer.from_pretrained(str(out), **own)
         with no_bars():
-            reader = AutoModelForCausalLM.from_pretrained(str(out), dtype=torch.float32, use_safetensors=True).eval()
+            reader = AutoModelForCausalLM.from_pretrained(
+                str(out), dtype=torch.float32, use_safetensors=True, **own
+            ).eval()
     except (OSError, ValueError) as e:
         raise UserError(f"transformers cannot load {out} again: {str(e).strip().splitlines()[0]}") from e
     theirs = parity.Words(
@@ -149,7 +153,7 @@ def by_vllm(reference: parity.Reference, out: Path, max_length: int) -> parity.P
     from training.rollout.vllm_engine import _make_readable
 
     _make_readable()
-    llm = vllm.LLM(model=str(out), **settings(max_length=max_length, dtype="float32"))
+    llm = vllm.LLM(model=str(out), trust_remote_code=allowed(out), **settings(max_length=max_length, dtype="float32"))
     wanted = vllm.SamplingParams(temperature=0.0, max_tokens=parity.TOKENS, logprobs=5, skip_special_tokens=False)
     answers = llm.generate(
         [{"prompt_token_ids": p.tolist()} for p in reference.prompts], [wanted] * len(reference.prompts), use_tqdm=False
@@ -199,7 +203,9 @@ def adapter_check(model: nn.Module, reference: parity.Reference, base: Path | st
     try:
         load_model(base)  # one sentence for what is wrong with it
         with no_bars():
-            reader = AutoModelForCausalLM.from_pretrained(str(base), dtype=torch.float32, use_safetensors=True)
+            reader = AutoModelForCausalLM.from_pretrained(
+                str(base), dtype=torch.float32, use_safetensors=True, trust_remote_code=allowed(base)
+            )
         rounded(reader, out)
         reader = PeftModel.from_pretrained(reader, str(out)).eval()
     except (ValueError, OSError, RuntimeError) as e:

@@ -35,7 +35,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 from transformers.utils.hub import cached_file
 
-from training.model import attention, lora
+from training.model import attention, lora, remote_code
 from training.model.attention import NAME, CachedRows, PackedRows, SharedRows, own_embedded, own_forward
 from training.model.gguf_header import config_of, gguf_of, read_header
 from training.model.lora import ADAPTER, base_of, folded, save_adapters, with_adapters
@@ -213,7 +213,7 @@ def load_tokenizer(path: str | Path) -> PreTrainedTokenizerBase:
         )
     with _loading(path):
         tokenizer = AutoTokenizer.from_pretrained(
-            *_source(path), **({"gguf_file": file.name} if file else {}), trust_remote_code=False
+            *_source(path), **({"gguf_file": file.name} if file else {}), trust_remote_code=remote_code.allowed(path)
         )
         tokenizer.picture_tokens = _picture_tokens(path)  # for `Renderer`
     if not tokenizer.chat_template:
@@ -231,7 +231,7 @@ def _picture_tokens(path: str | Path) -> int | Grids:
     told = (
         json.loads(config.read_text(encoding="utf-8"))
         if config.exists()
-        else AutoConfig.from_pretrained(path).to_dict()
+        else AutoConfig.from_pretrained(path, trust_remote_code=remote_code.allowed(path)).to_dict()
     )
     processor = {}
     if told.get("vision_config"):
@@ -273,7 +273,7 @@ def load_model(
             dtype=getattr(torch, dtype),
             attn_implementation=_OURS if vision else NAME,
             **({} if file else {"use_safetensors": True}),
-            trust_remote_code=False,
+            trust_remote_code=remote_code.allowed(path),
             output_loading_info=True,
         )
         model, info = loaded
@@ -443,10 +443,7 @@ def _loading(path: str | Path) -> Iterator[None]:
             ) from None
         if "trust_remote_code" not in str(e):
             raise
-        raise ValueError(
-            f"{path} needs code of its own, which its files bring and which is never run here: choose a model whose architecture transformers "
-            "has, or a version of it that was converted to one"
-        ) from None
+        raise ValueError(remote_code.refusal(path)) from None
     except OSError as e:  # what transformers and the Hub raise for files that are missing or cannot be fetched
         remedy = (
             "it must hold config.json and model.safetensors (a .bin file is a pickle and is never loaded: convert it)"

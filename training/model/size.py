@@ -161,19 +161,24 @@ def size_by_config(path: str | Path) -> Size:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from training.model import remote_code
+
     place = Path(path).expanduser()
+    trusted = remote_code.allowed(place if place.exists() else str(path))
     if not place.exists() and (str(path).startswith((".", "/", "~")) or str(path).count("/") != 1):
         raise ValueError(
             f"there is no model {path}: name a folder, a config.json, a GGUF file, or a Hub id such as Qwen/Qwen3-8B"
         )
     try:
-        given: Any = AutoConfig.from_pretrained(str(place if place.exists() else path), trust_remote_code=False)
+        given: Any = AutoConfig.from_pretrained(str(place if place.exists() else path), trust_remote_code=trusted)
         config = given.get_text_config()
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_config(config, trust_remote_code=trusted)
         shapes = {n: tuple(p.shape) for n, p in model.named_parameters()}
         return _folder(config.to_dict(), shapes)
     except (OSError, ValueError, LookupError, TypeError) as e:
+        if "trust_remote_code" in str(e):
+            raise ValueError(remote_code.refusal(path)) from None
         message = str(e).strip().partition("\n")[0]
         remedy = (
             "it must be the configuration of a language model that transformers has"

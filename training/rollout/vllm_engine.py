@@ -37,6 +37,7 @@ from torch import nn
 
 from synth.types import Sampling
 from training.model.lora import NAME, folded, save_adapters
+from training.model.remote_code import allowed
 from training.rollout.engine import Completion, EngineLost, WrongVersion
 
 WORKER = "training.rollout.vllm_worker.Versioned"
@@ -149,7 +150,8 @@ class InProcess:
         threads, set_threads = torch.get_num_threads(), torch.set_num_threads
         with torch.random.fork_rng():
             try:
-                return vllm.LLM(model=str(self.folder), **self.settings)  # its tokenizer finds stop strings
+                code = {"trust_remote_code": True} if allowed(self.folder) else {}
+                return vllm.LLM(model=str(self.folder), **code, **self.settings)  # its tokenizer finds stop strings
             finally:  # on a CPU vLLM replaces this function globally
                 torch.set_num_threads = set_threads
                 torch.set_num_threads(threads)
@@ -517,6 +519,7 @@ def _reason(text: bytes) -> str:
 def command(folder: Path, port: int, more: Mapping[str, Any]) -> list[str]:
     """The arguments that start a server of a model's folder on this machine's own port, with SERVED in its
     environment."""
+    more = {**more, "trust_remote_code": allowed(folder)}
     flags = [f"--{k.replace('_', '-')}" + ("" if v is True else f"={v}") for k, v in more.items() if v is not False]
     return [
         sys.executable,

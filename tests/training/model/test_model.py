@@ -190,7 +190,7 @@ def config_cut(path):
         (beside, "holds model-00002.safetensors.incomplete, half a download"),
         (without_layers, "lacks .* of the weights of a Qwen3ForCausalLM .*the download is not complete"),
         (scores, "a model with a head that scores texts, and a language model is wanted"),
-        (own_code, "needs code of its own, which its files bring and which is never run here"),
+        (own_code, "needs code of its own, which its files bring and which would run with all your rights"),
         (config_cut, "config.json is not JSON"),
     ],
 )

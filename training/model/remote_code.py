@@ -1,0 +1,68 @@
+"""Models that bring Python code of their own: never run, unless the user allowed it by the model's name.
+
+A Hub repository or a folder can hold the code of its architecture (`auto_map` in its config.json), which transformers
+would run in our process with all our rights. The variable ESPALIER_REMOTE_CODE lists the models whose code may run:
+Hub ids and folders, as they are named in `sft.model`, separated by commas.
+
+A folder that training saved holds a copy of the code, and needs no name of its own: it is allowed if each of its files
+of code has the bytes of the file in a model that is listed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from transformers.utils.hub import cached_file
+
+VARIABLE = "ESPALIER_REMOTE_CODE"
+_CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
+
+
+def allowed(path: str | Path) -> bool:
+    """Whether the code of the model `path`, a folder or a Hub id, may run."""
+    names = [n for part in os.environ.get(VARIABLE, "").split(",") if (n := part.strip())]
+    folder = Path(path)
+    if not names:
+        return False
+    if str(path) in names or (folder.exists() and any(_same_place(folder, n) for n in names)):
+        return True
+    if not folder.is_dir() or (files := sorted(folder.glob("*.py"))) == [] or not _elsewhere(folder) <= set(names):
+        return False
+    return any(all(f.read_bytes() == _bytes(name, f.name) for f in files) for name in names)
+
+
+def refusal(path: str | Path) -> str:
+    """The sentence for a model whose code may not run."""
+    return (
+        f"{path} needs code of its own, which its files bring and which would run with all your rights: read it, then allow this "
+        f"model by name ({VARIABLE}={path}), or choose a model whose architecture transformers has"
+    )
+
+
+def _same_place(folder: Path, name: str) -> bool:
+    return Path(name).exists() and folder.samefile(name)
+
+
+def _elsewhere(folder: Path) -> set[str]:
+    """The Hub repositories that the `auto_map` of a folder takes code from ("owner/name--module.Class")."""
+    out: set[str] = set()
+    for file in (f for c in _CONFIGS if (f := folder / c).exists()):
+        told = json.loads(file.read_text(encoding="utf-8")).get("auto_map") or {}
+        classes = told.values() if isinstance(told, dict) else [told]
+        for one in classes:
+            for name in one if isinstance(one, list) else [one]:
+                out |= {name.partition("--")[0]} if name and "--" in name else set()
+    return out
+
+
+def _bytes(name: str, file: str) -> bytes | None:
+    """A file of a model that is listed, from its folder or the Hub's cache; None if it has none of that name."""
+    if Path(name).is_dir():
+        return (Path(name) / file).read_bytes() if (Path(name) / file).is_file() else None
+    try:
+        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+    except OSError:
+        return None
+    return Path(found).read_bytes() if found else None
