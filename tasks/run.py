@@ -75,6 +75,7 @@ def _guarded(name: str) -> None:
 
 
 def _run(name: str) -> None:
+    from tasks.core import paths
     from tasks.core.errors import UserError
     from tasks.planning import pieces, places
     from tasks.runtime import process, ranks, threads
@@ -82,6 +83,7 @@ def _run(name: str) -> None:
     from tasks.tracking import spool
 
     process.end_with_starters()
+    paths.allow_remote_code()
     stage = Stage(name, plan=load(name), place=place(name))
     if stage.place.get("learners", 1) > 1 and not ranks.started():
         key = spool.execution()

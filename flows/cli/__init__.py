@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 from flows.cli import _tasks
+from tasks.core import paths
 from tasks.core.errors import UserError, nearest
 from tasks.runtime.termination import disk_errors
 from tasks.core.text import terminal
@@ -74,6 +75,7 @@ def _main(argv: Sequence[str] | None) -> int:
     args, unknown = top.parse_known_args(words)
     if unknown:
         _unknown(top, words, unknown)
+    paths.allow_remote_code()
     try:
         with disk_errors():
             return args.run(args) or 0

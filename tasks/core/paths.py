@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError
+from training.model import remote_code
 
 CODE = Path(__file__).resolve().parents[2]  # the folder that holds flows/, tasks/, synth/, training/
 PACKAGES = ("flows", "tasks", "synth", "training")
@@ -82,6 +83,12 @@ def own() -> list[Path]:
     listed = [p for p in os.environ.get("ESPALIER_PATH", "").split(os.pathsep) if p]
     # Texts, not paths: a plan asks thousands of times.
     return [Path(p).resolve() for p in [*listed, os.path.join(os.getcwd(), "pieces")] if os.path.isdir(p)]
+
+
+def allow_remote_code() -> None:
+    """Let the models that ESPALIER_REMOTE_CODE lists, separated by commas, bring code of their own into this process."""
+    listed = os.environ.get(remote_code.VARIABLE, "").split(",")
+    remote_code.allow(n for part in listed if (n := part.strip()))
 
 
 @once_at_rest

@@ -386,8 +386,9 @@ class _Known:
             raise UserError(
                 f"prefer: no pair has the source {spec.source!r}; there are: {there}"
                 if spec.source
-                else f"prefer: all pairs are of sources in leave_out; there are: {there}: name one in a round (source: ...), or "
-                "set preferences.sampled_problems"
+                else f"prefer: all pairs are of sources in leave_out ({', '.join(left_out)}), as the SFT model's own answers gave none: train "
+                "sft for longer until it answers some problems, raise preferences.sampled_problems, or name a source in a round; "
+                f"there are: {there}"
             )
         return _by_margin(mine, spec)
 

@@ -1,8 +1,8 @@
 """Models that bring Python code of their own: never run, unless the user allowed it by the model's name.
 
 A Hub repository or a folder can hold the code of its architecture (`auto_map` in its config.json), which transformers
-would run in our process with all our rights. The variable ESPALIER_REMOTE_CODE lists the models whose code may run:
-Hub ids and folders, as they are named in `sft.model`, separated by commas.
+would run in our process with all our rights. `allow` says whose may: `espalier` and the stages call it with what the
+variable ESPALIER_REMOTE_CODE lists, a program of your own calls it itself.
 
 A folder that training saved holds a copy of the code, and needs no name of its own: it is allowed if each of its files
 of code has the bytes of the file in a model that is listed.
@@ -11,19 +11,24 @@ of code has the bytes of the file in a model that is listed.
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterable
 from pathlib import Path
-
-from transformers.utils.hub import cached_file
 
 VARIABLE = "ESPALIER_REMOTE_CODE"
 _CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
+_NAMES: set[str] = set()
+
+
+def allow(names: Iterable[str]) -> None:
+    """From now on the code of these models may run in this process, and of no others: Hub ids, and folders, as
+    `sft.model` names them."""
+    _NAMES.clear()
+    _NAMES.update(names)
 
 
 def allowed(path: str | Path) -> bool:
     """Whether the code of the model `path`, a folder or a Hub id, may run."""
-    names = [n for part in os.environ.get(VARIABLE, "").split(",") if (n := part.strip())]
-    folder = Path(path)
+    names, folder = sorted(_NAMES), Path(path)
     if not names:
         return False
     if str(path) in names or (folder.exists() and any(_same_place(folder, n) for n in names)):
@@ -42,7 +47,8 @@ def refusal(path: str | Path) -> str:
 
 
 def _same_place(folder: Path, name: str) -> bool:
-    return Path(name).exists() and folder.samefile(name)
+    other = Path(name).expanduser()
+    return other.exists() and folder.samefile(other)
 
 
 def _elsewhere(folder: Path) -> set[str]:
@@ -59,8 +65,10 @@ def _elsewhere(folder: Path) -> set[str]:
 
 def _bytes(name: str, file: str) -> bytes | None:
     """A file of a model that is listed, from its folder or the Hub's cache; None if it has none of that name."""
-    if Path(name).is_dir():
-        return (Path(name) / file).read_bytes() if (Path(name) / file).is_file() else None
+    from transformers.utils.hub import cached_file
+
+    if (folder := Path(name).expanduser()).is_dir():
+        return (folder / file).read_bytes() if (folder / file).is_file() else None
     try:
         found = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
     except OSError:

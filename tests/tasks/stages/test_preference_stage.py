@@ -190,7 +190,10 @@ def test_a_reward_model_with_facts_reads_them_before_the_question(project, monke
 
 def test_pairs_with_a_planted_error_teach_only_where_a_round_names_them(project):
     left_out = ["wrong_turns", "injected_errors"]
-    with pytest.raises(UserError, match="all pairs are of sources in leave_out; there are: injected_errors/countdown"):
+    with pytest.raises(
+        UserError,
+        match="all pairs are of sources in leave_out .*gave none: train sft for longer .*there are: injected_errors/countdown",
+    ):
         play(project, "prefer", leave_out=left_out)
     kept = play(project, "prefer", leave_out=left_out, rounds=[{"source": "injected_errors"}])
     assert 0 < kept["pairs"] < play(project, "prefer", leave_out=[])["pairs"]

@@ -254,6 +254,15 @@ def test_large_models_read_through_torch(monkeypatch):
     assert not sampler.turns.reads and not said
 
 
+def test_the_largest_model_depends_on_the_type_of_its_weights(monkeypatch):
+    model = tiny.build()
+    size = sum(p.numel() for p in model.parameters())
+    monkeypatch.setattr(layers, "LARGEST", {torch.float32: size, torch.bfloat16: size - 1})
+    assert layers.usable(model) and not layers.usable(copy.deepcopy(model).bfloat16())
+    monkeypatch.setitem(layers.LARGEST, torch.bfloat16, size)
+    assert layers.usable(copy.deepcopy(model).bfloat16())
+
+
 def test_a_conversation_is_the_same_to_the_bit_whoever_shares_its_batch():
     ours = model("qwen3")
     (prompt,), sampling = tiny.ids(11, below=64), Sampling(max_tokens=40)

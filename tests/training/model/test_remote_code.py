@@ -7,6 +7,7 @@ import pytest
 import tiny
 import torch
 
+from flows.cli import main
 from tasks.export import folder as hub
 from tasks.export import parity
 from training.model import remote_code
@@ -30,7 +31,7 @@ MAP = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeli
 def mine(tmp_path, monkeypatch):
     """A folder of an architecture that only its own code knows."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.delenv(remote_code.VARIABLE, raising=False)
+    monkeypatch.setattr(remote_code, "_NAMES", set())
     folder = tmp_path / "mine"
     save_model(tiny.build(), tiny.tokenizer(), folder)
     config = json.loads((folder / "config.json").read_text())
@@ -54,10 +55,10 @@ def test_it_is_refused_with_the_words_that_allow_it(mine):
         size_by_config(mine)
 
 
-def test_a_name_allows_that_model_alone(mine, tmp_path, monkeypatch):
+def test_a_name_allows_that_model_alone(mine, tmp_path):
     other = shutil.copytree(mine, tmp_path / "other")
     (other / "modeling_mine.py").write_text(CODE + "\nraise SystemExit('it was run')\n")
-    monkeypatch.setenv(remote_code.VARIABLE, f"some/name, {mine}")
+    remote_code.allow(["some/name", str(mine)])
     model, _ = load_model(mine)
     assert type(model).__name__ == "Mine" and model.config.model_type == "mine"
     torch.testing.assert_close(states(model), states(tiny.build()), atol=1e-5, rtol=0)
@@ -67,7 +68,7 @@ def test_a_name_allows_that_model_alone(mine, tmp_path, monkeypatch):
 
 
 def test_what_was_trained_from_it_may_run_the_same_code_and_no_other(mine, tmp_path, monkeypatch):
-    monkeypatch.setenv(remote_code.VARIABLE, str(mine))
+    remote_code.allow([str(mine)])
     model, tokenizer = load_model(mine)
     save_model(model, tokenizer, tmp_path / "sft")
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "again"))
@@ -81,10 +82,17 @@ def test_what_was_trained_from_it_may_run_the_same_code_and_no_other(mine, tmp_p
         load_model(tmp_path / "sft")
 
 
-def test_a_folder_cannot_borrow_the_code_of_a_repository_that_is_not_listed(mine, tmp_path, monkeypatch):
+def test_a_folder_cannot_borrow_the_code_of_a_repository_that_is_not_listed(mine, tmp_path):
     folder = shutil.copytree(mine, tmp_path / "borrows")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"]["AutoModelForCausalLM"] = "someone/else--modeling_mine.Mine"
     (folder / "config.json").write_text(json.dumps(config))
-    monkeypatch.setenv(remote_code.VARIABLE, str(mine))
+    remote_code.allow([str(mine)])
     assert remote_code.allowed(mine) and not remote_code.allowed(folder)
+
+
+def test_the_variable_is_read_where_a_command_starts(mine, monkeypatch, capsys):
+    monkeypatch.setenv(remote_code.VARIABLE, f" {mine} ,")
+    assert main(["recipes", "--json"]) == 0 and remote_code.allowed(mine)
+    monkeypatch.delenv(remote_code.VARIABLE)
+    assert main(["recipes", "--json"]) == 0 and not remote_code.allowed(mine)
