@@ -24,7 +24,8 @@ class Lookup(Mapping[str, V]):
     """Keys are gone through in the order of their bytes. Whole numbers are below 2**63."""
 
     def __init__(self) -> None:
-        self._db = sqlite3.connect("", isolation_level=None)
+        # of any thread: SQLite runs one statement at a time
+        self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for line in (f"cache_size = -{CACHE}", "journal_mode = OFF", "synchronous = OFF"):  # what is lost is made anew
             self._db.execute(f"PRAGMA {line}")
         self._db.execute("CREATE TABLE lookup (key BLOB PRIMARY KEY, value) WITHOUT ROWID")

@@ -321,7 +321,7 @@ def _as_json(value: Any) -> dict[str, Any]:
 
 
 def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
-    """The inverse of `to_row`. Raises ValueError for a row of another schema version."""
+    """The inverse of `to_row`; a list, as Parquet and JSON give, is a tuple. Raises ValueError for a row of another schema version."""
     if row.get("schema_version") != SCHEMA_VERSION:
         raise ValueError(
             f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}"
@@ -337,5 +337,7 @@ def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
                 x = tuple(Decision(**d) for d in x)
         elif isinstance(x, float) and math.isnan(x):
             x = None
+        elif isinstance(x, list):
+            x = tuple(x)
         out[f.name] = x
     return cls(**out)

@@ -17,10 +17,9 @@ def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Op
     """The opening messages of the problems of artifacts/questions and artifacts/problems in these environments;
     `search` is the search tool."""
     environments = hosts(envs)
-    known = {
-        p.id: p
+    known = [
+        stage.input(name, "problems.parquet")
         for name in ("questions", "problems")
         if stage.reads(name) and (stage.root / "artifacts" / name / "problems.parquet").exists()
-        for p in tables.read(stage.input(name, "problems.parquet"), Problem)
-    }
-    return Opening(environments, bound(search, environments.values()), known)
+    ]
+    return Opening(environments, bound(search, environments.values()), tables.ById(known, Problem))

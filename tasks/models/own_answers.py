@@ -63,13 +63,15 @@ def pairs_of(
 
 
 def _problems(stage: Stage, train: int, valid: int) -> list[Problem]:
-    out: list[Problem] = []
+    sizes, out = {"train": train, "valid": valid}, list[Problem]()
     for name in ("questions", "problems"):
-        problems = tables.read(stage.input(name, "problems.parquet"), Problem)
-        for family in sorted({p.family for p in problems}) if name == "problems" else [None]:
-            for split, n in (("train", train), ("valid", valid)):
-                mine = [p for p in problems if p.split == split and family in (None, p.family)]
-                out += sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", "own_answers", p.id))[:n]
+        chosen = tables.least(
+            (p for p in tables.each(stage.input(name, "problems.parquet"), Problem) if p.split in sizes),
+            lambda cell: sizes[cell[1]],
+            lambda p: seed_for(stage.seed, "preferences", "own_answers", p.id),
+            lambda p, name=name: (p.family if name == "problems" else "", p.split),
+        )
+        out += [p for mine in chosen.values() for p in mine]
     return out
 
 

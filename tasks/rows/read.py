@@ -330,7 +330,7 @@ def _held_out(stage: Stage) -> dict[str, str]:
         listed = stage.deps is None or f"artifacts/{name}" in stage.deps
         path = stage.root / "artifacts" / name / "problems.parquet"
         if listed and path.exists():
-            for p in tables.read(stage.input(name, "problems.parquet"), Problem):
+            for p in tables.each(stage.input(name, "problems.parquet"), Problem):
                 if p.split == "test":
                     out[root_of(asked_by(p))] = f"artifacts/{name} {p.id}"
     return out

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -91,8 +91,7 @@ def demonstrations(
         return write(stage, screened(theirs, screen), own, {})
     if not stage.reads("kb"):
         return write(stage, screened(chain(_worked(stage, n_family), theirs), screen), own, {})
-    questions = tables.read(stage.input("questions", "problems.parquet"), Problem)
-    problems = [p for p in questions if p.family == "entity_tree"]
+    table = stage.input("questions", "problems.parquet")
     search, again = (
         knowledge.search(stage, k=search_top_k),
         knowledge.search(stage, k=search_top_k),
@@ -109,11 +108,16 @@ def demonstrations(
         return with_thoughts(item) if thoughts and isinstance(item, Demonstration) else item
 
     finished = stage.finished("games", Demonstration, Quarantined)
-    chosen = draw(problems, "train", n, stage.seed) + draw(problems, "valid", n_valid, stage.seed)
+    chosen = _drawn(
+        (p for p in tables.each(table, Problem) if p.family == "entity_tree" and p.split != "test"),
+        lambda split: n if split == "train" else n_valid,
+        stage.seed,
+        lambda p: p.split,
+    )
     items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
-    described = [p for p in questions if p.lineage.get("pattern")]
     sizes: dict[Split, int] = {"train": n_browse, "valid": n_browse_valid}
     for split, wanted in sizes.items():
+        described = [p for p in tables.each(table, Problem) if p.lineage.get("pattern")] if wanted else []
         items += browse(
             stage,
             draw(described, split, len(described), stage.seed),
@@ -156,12 +160,8 @@ def screened(items: Iterable[Demonstration | Quarantined], screen: bool) -> Iter
 
 def _worked(stage: Stage, n: int) -> list[Demonstration | Quarantined]:
     """The worked answers of n problems of each family."""
-    families = tables.read(stage.input("problems", "problems.parquet"), Problem)
-    return [
-        worked_answer(p)
-        for family in sorted({p.family for p in families})
-        for p in draw([p for p in families if p.family == family], "train", n, stage.seed)
-    ]
+    problems = (p for p in tables.each(stage.input("problems", "problems.parquet"), Problem) if p.split == "train")
+    return [worked_answer(p) for p in _drawn(problems, lambda family: n, stage.seed, lambda p: p.family)]
 
 
 def write(
@@ -236,9 +236,15 @@ def _browses(demonstration: Demonstration) -> bool:
     return any(m.role == "assistant" and m.content.startswith(("<open>", "<find>")) for m in demonstration.messages)
 
 
-def draw(problems: Sequence[Problem], split: Split, n: int, seed: int) -> list[Problem]:
+def draw(problems: Iterable[Problem], split: Split, n: int, seed: int) -> list[Problem]:
     """`n` problems of a split (all, if it has fewer), chosen by hash: one more problem in the split replaces at most
     one."""
-    return sorted(
-        (p for p in problems if p.split == split), key=lambda p: seed_for(seed, "trajectories", p.family, split, p.id)
-    )[:n]
+    return _drawn((p for p in problems if p.split == split), lambda _: n, seed, lambda p: "")
+
+
+def _drawn(
+    problems: Iterable[Problem], n: Callable[[str], int], seed: int, cell: Callable[[Problem], str]
+) -> list[Problem]:
+    """n(cell) problems of each cell, chosen by hash; the cells in their order."""
+    key = lambda p: seed_for(seed, "trajectories", p.family, p.split, p.id)  # noqa: E731
+    return [p for mine in tables.least(problems, n, key, cell).values() for p in mine]

@@ -638,19 +638,17 @@ def _record(stage: Stage, measures: Mapping[str, Any], rows: Sequence[Mapping[st
 def held_out(path: Path, n: int, seed: int, *, by_family: bool = False) -> list[Problem]:
     """n test problems (of each family) chosen by a hash of their id, so that a change of the table's order or size
     changes few of them."""
-    families: dict[str, list[Problem]] = {}
-    for p in tables.read(path, Problem):
-        if p.split == "test":
-            families.setdefault(p.family if by_family else "", []).append(p)
+    families = tables.least(
+        (p for p in tables.each(path, Problem) if p.split == "test"),
+        lambda family: n,
+        lambda p: digest("evaluate", seed, p.id),
+        lambda p: p.family if by_family else "",
+    )
     if not families:
         raise UserError(
             f"{path} holds no problem of the split test: nothing is held out to evaluate on; give the stage before it a larger n_test"
         )
-    return [
-        p
-        for family in sorted(families)
-        for p in sorted(families[family], key=lambda p: digest("evaluate", seed, p.id))[:n]
-    ]
+    return [p for mine in families.values() for p in mine]
 
 
 def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], *, refuse: bool) -> set[str]:
@@ -679,22 +677,22 @@ def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], 
 def training_texts(stage: Stage) -> Iterator[tuple[str, str, str]]:
     """(id, where, text) of every row that any model of the run may have learned from."""
     for source in (s for s in ("questions", "problems") if stage.reads(s)):
-        for p in tables.read(stage.input(source, "problems.parquet"), Problem):
+        for p in tables.each(stage.input(source, "problems.parquet"), Problem):
             if p.split == "train":
                 # of own rows: without the words that say how to answer
                 plain = str(p.lineage.get("question", p.question))
                 for text in dict.fromkeys((p.question, plain)):
                     yield p.id, f"artifacts/{source}", text
-    read = tables.read
+    each = tables.each
     for t in (
-        read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+        each(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
         if stage.reads("demonstrations")
         else ()
     ):
         if t.split == "test":
             continue
         yield t.id, "artifacts/demonstrations", next((m.content for m in t.messages if m.role == "user"), "")
-    for pair in read(stage.input("clean", "pairs.parquet"), PreferencePair) if stage.reads("clean") else ():
+    for pair in each(stage.input("clean", "pairs.parquet"), PreferencePair) if stage.reads("clean") else ():
         if pair.split == "train":
             for text in (*(m.content for m in pair.prompt if m.role == "user"), pair.chosen, pair.rejected):
                 yield pair.id, "artifacts/clean", text

@@ -118,8 +118,8 @@ def preferences(
         [r.label for r in tables.read(stage.input("kb", "relations.parquet"), Relation)],
     )
     items = from_families(stage, n_family, n_valid) + from_makers(stage, makers, n_made, flaws)
-    questions = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
-    demonstrations = tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+    questions = tables.ById([stage.input("questions", "problems.parquet")], Problem)
+    demonstrations = tables.each(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
     games = [t for t in demonstrations if t.problem in questions and t.split != "test"]
     finished = stage.finished("pairs", PreferencePair, Quarantined)
     for game in stage.progress(games, "demonstrations"):
@@ -232,16 +232,15 @@ def write(
 
 def from_families(stage: Stage, n_train: int, n_valid: int) -> list[PreferencePair | Quarantined]:
     """One pair for each of the first problems of every family, by the hash of the problem."""
-    problems = tables.read(stage.input("problems", "problems.parquet"), Problem)
-    out = []
-    for family in sorted({p.family for p in problems}):
-        for split, n in (("train", n_train), ("valid", n_valid)):
-            mine = [p for p in problems if p.family == family and p.split == split]
-            out += [
-                injected_errors(stage.seed, p, 0)
-                for p in sorted(mine, key=lambda p: seed_for(stage.seed, "preferences", p.id))[:n]
-            ]
-    return out
+    sizes = {"train": n_train, "valid": n_valid}
+    problems = (p for p in tables.each(stage.input("problems", "problems.parquet"), Problem) if p.split in sizes)
+    chosen = tables.least(
+        problems,
+        lambda cell: sizes[cell[1]],
+        lambda p: seed_for(stage.seed, "preferences", p.id),
+        lambda p: (p.family, p.split),
+    )
+    return [injected_errors(stage.seed, p, 0) for mine in chosen.values() for p in mine]
 
 
 def from_makers(stage: Stage, makers: list, n: int, flaws: float) -> list[PreferencePair | Quarantined]:

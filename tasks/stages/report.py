@@ -371,19 +371,20 @@ def lineage(stage: Stage, cards: Mapping[str, Mapping[str, Any]]) -> Markup:
 def one_row(stage: Stage) -> list[tuple[str, str]]:
     """(what, text) from the source line of a fact to the demonstration that was trained on; the demonstration is drawn
     by hash, from those that need two facts if there are any."""
-    problems = {p.id: p for p in tables.read(stage.input("questions", "problems.parquet"), Problem)}
-    shown = [
+    problems = tables.ById([stage.input("questions", "problems.parquet")], Problem)
+    shown = (
         t
-        for t in tables.read(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
+        for t in tables.each(stage.input("demonstrations", "demonstrations.parquet"), Demonstration)
         if t.problem in problems and t.split == "train"
-    ]
-    if not shown:
-        return []
-    facts = {f.id: f for f in tables.read(stage.input("kb", "facts.parquet"), Fact)}
+    )
     t = min(
         shown,
         key=lambda t: (-min(2, len(problems[t.problem].lineage.get("facts", ()))), digest("way", stage.seed, t.id)),
+        default=None,
     )
+    if t is None:
+        return []
+    facts = {f.id: f for f in tables.read(stage.input("kb", "facts.parquet"), Fact)}
     p = problems[t.problem]
     way = [("source", f"{facts[i].source}: {facts[i].span}") for i in p.lineage.get("facts", ()) if i in facts]
     way += [("question", f"{p.question} ({p.id})"), ("its answer, proved by query", p.answer)]

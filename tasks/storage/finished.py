@@ -71,7 +71,7 @@ class Finished:
                 f"{self.path} was damaged while it was in use: run the stage again, which makes its last rows anew"
             )
         _, name, value = json.loads(text)
-        return _typed(self._types[name], value) if name else value
+        return from_row(self._types[name], value) if name else value
 
     def _append(self, key: str, value: Any) -> None:
         fault("rows.append")
@@ -96,7 +96,3 @@ def _lines(path: Path) -> Iterator[bytes]:
         return
     except OSError as e:
         state.quarantine(path, (e.strerror or str(e)).lower(), "its rows are made anew")
-
-
-def _typed(cls: type, row: dict[str, Any]) -> Any:
-    return from_row(cls, {k: tuple(v) if isinstance(v, list) else v for k, v in row.items()})

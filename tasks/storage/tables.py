@@ -10,9 +10,10 @@ by which a repeated id is found. A row group ends after GROUP_ROWS rows or GROUP
 
 from __future__ import annotations
 
+import json
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -24,6 +25,7 @@ import pandera.pandas as pa
 import pyarrow
 import pyarrow.parquet
 
+from synth.lookup import Lookup
 from synth.types import Quarantined, from_row, to_row
 from tasks.core.errors import UserError
 from tasks.storage import pictures
@@ -32,6 +34,7 @@ T = TypeVar("T")
 Schema = pa.DataFrameSchema
 GROUP_ROWS, GROUP_TEXT = 1 << 16, 1 << 26  # rows and characters after which a row group ends
 READ = 1 << 13  # rows that are objects at once while a table is written or read
+LEAST = 64  # values of a cell that are held beyond twice as many as are wanted
 REDO = "re-run the stage that writes it (`dvc repro`)"
 
 
@@ -319,10 +322,46 @@ def read(path: Path, cls: type[T]) -> list[T]:
     return list(each(path, cls))
 
 
+class ById(Mapping[str, T]):
+    """The values of files written by `write`, by id; they lie on disk and are made anew each time. Of one id the last counts."""
+
+    def __init__(self, paths: Iterable[Path], cls: type[T]) -> None:
+        self.cls, self._rows = cls, Lookup[str]()
+        for path in paths:
+            for value in each(path, cls):
+                self._rows[value.id] = json.dumps(to_row(value))  # type: ignore[attr-defined]
+
+    def __getitem__(self, name: str) -> T:
+        return from_row(self.cls, json.loads(self._rows[name]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+def least(
+    values: Iterable[T], n: Callable[[Any], int], key: Callable[[T], Any], cell: Callable[[T], Any] = lambda value: ""
+) -> dict[Any, list[T]]:
+    """Cell -> the first n(cell) of its values in the order of `key` (of equal ones the earlier first), cells in their order. At most
+    twice as many are held, and LEAST more."""
+    some: dict[Any, list[tuple[Any, int, T]]] = {}
+    for i, value in enumerate(values):
+        mine = some.setdefault(where := cell(value), [])
+        mine.append((key(value), i, value))
+        if len(mine) >= 2 * n(where) + LEAST:
+            mine.sort()
+            del mine[n(where) :]
+    return {where: [value for _, _, value in sorted(some[where])[: n(where)]] for where in sorted(some)}
+
+
 def _values(table: pyarrow.Table, cls: type[T], path: Path) -> list[T]:
-    rows = ({k: tuple(v) if isinstance(v, list) else v for k, v in row.items()} for row in table.to_pylist())
     try:
-        return [from_row(cls, row) for row in rows]
+        return [from_row(cls, row) for row in table.to_pylist()]
     except (ValueError, TypeError, KeyError) as e:
         raise UserError(f"{path}: {e}: it is damaged or of another version; {REDO}") from None
 

@@ -2,6 +2,7 @@
 
 import errno
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -43,3 +44,16 @@ def test_a_full_disk_is_an_error_of_the_system():
         for i in range(9_000):
             known[f"{i}"] = "x" * 99
     assert e.value.errno == errno.ENOSPC
+
+
+def test_threads_share_it():
+    known = Lookup[int]()
+
+    def some(k):
+        for i in range(k, 4000, 4):
+            known[f"{i}"] = i
+            assert known[f"{i}"] == i and known.get(f"{i - 4}", i - 4) == i - 4
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(some, range(4)))
+    assert {int(k): v for k, v in known.items()} == {i: i for i in range(4000)}

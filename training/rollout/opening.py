@@ -14,6 +14,8 @@ from typing import Any
 from synth.types import Demonstration, Message, PreferencePair, Problem
 from training.env import Env, is_live
 
+KEPT = 1 << 13  # openings in memory
+
 
 @dataclass
 class Opening:
@@ -30,6 +32,8 @@ class Opening:
     def of(self, problem: Problem) -> tuple[Message, ...]:
         """The messages that an episode of the problem begins with."""
         if problem.id not in self._seen:
+            if len(self._seen) == KEPT:
+                self._seen.clear()
             self._seen[problem.id] = tuple(self.envs[problem.env].start(problem, self.tools)[1])
         return self._seen[problem.id]
 
