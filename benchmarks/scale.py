@@ -3,7 +3,8 @@
 Made-up rows: conversations of a question of 12 words and an answer of 40, and pairs of a prompt of 12 words and two sides of
 40, every word drawn by the hash of its place, so that the k-th row depends on k alone; of a hundred pairs three copy
 an earlier one. A stage runs in a process of its own, on one thread: `demonstrations` reads a file of conversations of one's own, `sft`
-tokenises what it wrote and takes two steps of a small model, `audit` and `clean` read a file of pairs. Memory is
+tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `audit` and `clean` read a file of
+pairs. Memory is
 the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
 `--rows N ...` and `--only NAME ...` run a part.
 """
@@ -44,6 +45,7 @@ with stage.running():
     {name}(stage, **bind_all(planned.pieces, planned.params, planned.settings))
 """
 COMMANDS = "import sys; from flows.cli import main; sys.exit(main({argv!r}))"
+LISTS = [{"piece": "list_sorting", "levels": [2, 3, 4]}]  # a family that does not run out of problems
 SMALL = {
     "hidden": 32,
     "layers": 1,
@@ -101,6 +103,7 @@ def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
     return {
         "demonstrations": lambda: stage("demonstrations", root, "data", files=["data/chats.jsonl"]),
         "sft": lambda: stage("sft", root, "artifacts/demonstrations", steps=2, **SMALL),
+        "problems": lambda: stage("problems", root, "data", families=LISTS, n_train=n),
         "preferences": lambda: stage("preferences", root, "data", files=["data/pairs.jsonl"]),
         "audit": command("audit", str(data / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
         "clean": command("clean", str(data / "pairs.jsonl"), "--out", str(root / "cleaned")),
