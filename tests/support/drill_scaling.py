@@ -2,12 +2,12 @@
 
 Who is killed (SIGKILL, by process id, and only what this drill has started): a process that learns (`rank`), the first, which
 also plays and writes (`first`), the launcher of both, a player (`rl.players`), a player on a Ray cluster (`actor`), one of two servers that sample
-(stand-ins: they answer as vLLM does and hold no model), and a worker of a sweep with all that it has started. When: at
-any moment between the victim's first and its last, drawn from how long an unbroken run takes.
+(stand-ins: they answer as vLLM does and hold no model), the stage that writes shards of data (`shard`), a Ray task that writes one
+(`task`), and a worker of a sweep with all that it has started. When: at any moment between the victim's first and its last, drawn from how long an unbroken run takes.
 
-A kill is survived if, at the end, the outputs have the bytes of a run that nobody touched, its curve has each step once, and
-no process is left that works in the project. A run that ends with its part is begun again first, by the same command; one that
-loses a player, an actor or a server must go on by itself. 0 failures of n say: below 3/n, at 95 %.
+A kill is survived if, at the end, the outputs have the bytes of a run that nobody touched, its curve (if it has one) has each step
+once, and no process is left that works in the project. A run that ends with its part is begun again first, by the same command; one that
+loses a player, an actor, a task or a server must go on by itself. 0 failures of n say: below 3/n, at 95 %.
 
 `--only` runs some of the parts and keeps the others' rows of before.
 """
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ from drill_all import entry  # noqa: E402
 from ports import free_port  # noqa: E402
 from ray_cluster import TOKEN, ray_cluster  # noqa: E402
 
+from benchmarks.scale import conversations  # noqa: E402
 from tasks.planning import plan  # noqa: E402
 
 RESULT = CODE / "benchmarks/results/drill-scaling.json"
@@ -79,7 +80,7 @@ def waiting():
 class Part(NamedTuple):
     """kills: how many; stage, knobs: what runs; victim: its processes, of those of the run; again: whether the run ends with
     it and is begun again; served: whether the stand-ins sample; waits: whether problems are played in the environment above;
-    rayed: whether its players are on a Ray cluster, which the drill starts."""
+    rayed: whether its players or tasks are on a Ray cluster, which the drill starts; own: how many conversations of the user's it reads."""
 
     case: str
     kills: int
@@ -90,6 +91,7 @@ class Part(NamedTuple):
     served: bool = False
     waits: bool = False
     rayed: bool = False
+    own: int = 0
 
 
 def children(run: psutil.Process, word: str = "") -> list[psutil.Process]:
@@ -104,22 +106,32 @@ def ranks(run: psutil.Process) -> list[psutil.Process]:
     return found if len(found := children(run)) == 2 else []
 
 
-def seats(run: psutil.Process) -> list[psutil.Process]:
-    """The Ray actors that work in the folder of a run, which are no children of it."""
+def elsewhere(run: psutil.Process, name: str) -> list[psutil.Process]:
+    """The workers of Ray that do this in the folder of a run, which are no children of it."""
     with contextlib.suppress(psutil.Error):
         here, found = run.cwd(), psutil.process_iter(["cwd", "cmdline"])
-        return [p for p in found if p.info["cwd"] == here and "ray::Seat" in " ".join(p.info["cmdline"] or ())]
+        return [p for p in found if p.info["cwd"] == here and f"ray::{name}" in " ".join(p.info["cmdline"] or ())]
+    return []
+
+
+def writes(run: psutil.Process) -> list[psutil.Process]:
+    """The run, once it has written a shard."""
+    with contextlib.suppress(psutil.Error):
+        return [run] if any(Path(run.cwd(), ".espalier", "work").glob("*/*/own/0/0*")) else []
     return []
 
 
 PLAYED = {"max_mismatch": 1e9, "envs": [{"piece": "waiting"}], "include_questions": False, "include_families": True}
+SHARDS = {"files": ["data/chats.jsonl"], "rows_per_shard": 500}
 PARTS = {
     "rank": Part("a process that learns", 6, "sft", {"learners": 2}, lambda run: ranks(run)[1:], True),
     "first": Part("the first process, which plays and writes", 4, "rl", {"learners": 2}, lambda run: ranks(run)[:1], True),
     "launcher": Part("the launcher of two that learn", 5, "sft", {"learners": 2}, lambda run: [run] if ranks(run) else [], True),
     "player": Part("one of two players", 7, "rl", {"players": 2, **PLAYED}, lambda run: children(run, "spawn_main"), False, True, True),
-    "actor": Part("one of two players on a Ray cluster", 4, "rl", {"players": 2, **PLAYED}, seats, False, True, True, True),
+    "actor": Part("one of two players on a Ray cluster", 4, "rl", {"players": 2, **PLAYED}, lambda run: elsewhere(run, "Seat"), False, True, True, True),
     "server": Part("one of two servers that sample", 4, "rl", dict(PLAYED), lambda run: [], False, True, True),
+    "shard": Part("a stage that writes shards of data", 4, "demonstrations", SHARDS, writes, True, own=20_000),
+    "task": Part("a Ray task that writes a shard", 4, "demonstrations", SHARDS, lambda run: elsewhere(run, "part"), False, rayed=True, own=20_000),
     "sweep": Part("a worker of a sweep, with all that it started", 4, "", {}, lambda run: [], True),
 }  # fmt: skip
 
@@ -135,6 +147,9 @@ class Project:
             params["set"]["problems"]["env"] = "waiting"
             (root / "pieces/env").mkdir(parents=True, exist_ok=True)
             (root / "pieces/env/waiting.py").write_text(WAITING)
+        if part.own:
+            (root / "data").mkdir()
+            conversations(root / "data/chats.jsonl", part.own)
         (root / "params.yaml").write_text(yaml.safe_dump(params))
         with contextlib.chdir(root):
             plan.write(root)
@@ -204,7 +219,8 @@ def compared(project: Project, reference: dict[str, bytes]) -> str:
     got = project.result()
     if names := [n for n in reference.keys() | got.keys() if reference.get(n) != got.get(n)]:
         return f"other bytes: {', '.join(sorted(names))}"
-    return uneven(project.root / f"artifacts/{project.part.stage}/curve.csv")
+    curve = project.root / f"artifacts/{project.part.stage}/curve.csv"
+    return uneven(curve) if curve.name in reference else ""
 
 
 @contextlib.contextmanager
@@ -319,18 +335,23 @@ def main() -> int:
             ):
                 rows.append({**row, "seed": args.seed})
                 print(row, flush=True)
-                write(rows)
+                write(rows, args.only)
     fired = [r for r in rows if r["fired"]]
     bad = [r for r in rows if r["wrong"]]
     print(f"{len(rows)} kills planned, {len(fired)} done, {len(fired) - len(bad)} survived; {RESULT}")
     return int(bool(bad) or len(fired) < len(rows))
 
 
-def write(rows: list[dict[str, Any]]) -> None:
+def write(rows: list[dict[str, Any]], here: Sequence[str] = tuple(PARTS)) -> None:
+    """here: the parts that ran on this machine now; what is written of the others stays."""
     RAW.parent.mkdir(parents=True, exist_ok=True)
     RAW.write_text(json.dumps(rows, indent=1) + "\n")
+    before = json.loads(RESULT.read_text()) if RESULT.exists() else []
     out = []
     for name, part in PARTS.items():
+        if name not in here:
+            out += [r for r in before if r["case"] == part.case]
+            continue
         fired = [r for r in rows if r["part"] == name and r["fired"]]
         if fired:
             held = len([r for r in fired if not r["wrong"]])
