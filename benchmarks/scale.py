@@ -120,11 +120,12 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             (root / "data").mkdir()
-            conversations(root / "data" / "chats.jsonl", n)
-            pairs(root / "data" / "pairs.jsonl", n)
-            for name, measure in cases(root, n).items():
-                if args.only and name not in args.only:
-                    continue
+            chosen = {name: measure for name, measure in cases(root, n).items() if name in (args.only or [name])}
+            if chosen.keys() & {"demonstrations", "sft"}:
+                conversations(root / "data" / "chats.jsonl", n)
+            if chosen.keys() & {"preferences", "audit", "clean"}:
+                pairs(root / "data" / "pairs.jsonl", n)
+            for name, measure in chosen.items():
                 seconds, memory = measure()
                 case = f"{name} of {n:,} rows"
                 print(f"{case}: {seconds:,.1f} CPU s, {memory:.2f} GB", flush=True)

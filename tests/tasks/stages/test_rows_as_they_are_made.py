@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +17,7 @@ from synth.types import Problem, Quarantined, Split
 from tasks.core.errors import UserError
 from tasks.planning.pieces import bind
 from tasks.runtime.stage import Stage
-from tasks.stages.problems import problems
+from tasks.stages.problems import _Kept, admit, problems
 from tasks.storage import tables
 from tasks.storage.finished import Finished
 
@@ -91,6 +93,58 @@ def test_of_finished_rows_none_is_held(tmp_path):
             assert read(i) == question("train", 1, i)
         assert read.most <= 1 and set(finished.keys()) == {f"{i}" for i in range(20)}
     assert not make.made
+
+
+def held(run: Callable[[int], Any]) -> float:
+    """Bytes of Python's objects that stay for each further row; run(n) makes n rows and gives what must stay."""
+    run(10)  # what is imported late is there
+    sizes, kept = [], []
+    for n in (500, 1500):
+        tracemalloc.start()
+        kept.append(run(n))
+        gc.collect()
+        sizes.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    return (sizes[1] - sizes[0]) / 1000
+
+
+def test_keys_of_rows_are_on_disk(tmp_path):
+    def finished(n):
+        rows = Finished(tmp_path / f"{n}.jsonl", Problem, Quarantined)
+        for i in range(n):
+            rows(f"train/1/{i}", lambda i=i: question("train", 1, i))
+        return rows
+
+    def different(split, hops, i):
+        return replace(question(split, hops, 4 * i), lineage={"structure": f"{i:020d}"})
+
+    def asked(n):
+        made = each_question(different, {("train", 1): n + 1})
+        for _ in range(n):
+            next(made)
+        return made  # with what it knows
+
+    def shown(n):
+        sink: Any = Sink()
+        kept = _Kept(sink, sink, "")
+        for i in range(n):
+            p = replace(different("train", 1, i), lineage={"root": f"{i}"})
+            assert kept.add(
+                admit(replace(p, verifier="external", lineage={**p.lineage, "index": i, "solution": ""}), kept.known)
+            )
+        return kept
+
+    for run in (finished, asked, shown):
+        assert held(run) < 60, run.__name__
+
+
+class Sink:
+    """A table that is not written."""
+
+    n = 0
+
+    def add(self, value: Any) -> None:
+        self.n += 1
 
 
 def test_rows_that_are_damaged_while_they_are_in_use(tmp_path):
