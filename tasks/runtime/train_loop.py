@@ -213,16 +213,15 @@ def _steps(
     # all resume from the step that the first finds: a checkpoint does not depend on the number of processes
     if (sound := world.share(kept.sound() if world.first else None)) is not None:
         done = sound
-        state.restore(kept.at(sound))
+        state.restore(kept.at(sound, world))
         print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
     for played, _, metrics in run(rounds, roles, done):
         curve.add(metrics, round=played.name)
         done += 1
         fault("train.step")
         if done % every == 0 and done < total or done == total and last:
-            values = state.values() if world.first or world.mesh is not None else {}  # shares are gathered by all
-            if world.first:
-                kept.save(done, values)
+            if world.first or world.mesh is not None:  # each process writes its shares
+                kept.save(done, state.values(), world)
         yield done
 
 

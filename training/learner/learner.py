@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -585,12 +586,10 @@ class Learner:
             optimizer.state.clear()
 
     def state(self) -> dict[str, Any]:
-        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. For split
-        weights all processes must call it, and the first process returns the state as if one process held
-        everything."""
+        """Everything that a resumed run needs, by reference: tensors and plain values, to be saved at once. Split
+        tensors are left split, under the names that one process would give them."""
         if self.world.mesh is not None:
-            with talking(self.world):
-                return self._state_of_shares()
+            return self._state_of_shares()
         copies = [m for p, m in zip(self.weights, self.master, strict=True) if m is not p]
         return {
             "step_count": self.step_count,
@@ -613,42 +612,58 @@ class Learner:
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
 
+    @torch.no_grad()
     def _state_of_shares(self) -> dict[str, Any]:
-        """`state`, as a single process would return it."""
-        self.publish()
-
-        def gathered(x: Any) -> Any:
-            """The first process keeps what is gathered, one tensor at a time."""
-            if not shard.is_split(x):
-                return x
-            full = shard.whole(x)
-            return full.cpu() if self.world.first else full.new_empty(0)
-
-        optimizers = [o.state_dict() for o in self.optimizers]
-        for saved in optimizers:
-            saved["state"] = {i: {k: gathered(v) for k, v in held.items()} for i, held in saved["state"].items()}
-        half = next(self.whole.parameters()).dtype.itemsize < 4
-        with torch.no_grad():
-            copies = [gathered(m) for m in self.master] if half else []
-        model = self.whole.state_dict()
-        return {"step_count": self.step_count, "model": model, "master": copies, "optimizers": optimizers}
+        dtype = next(self.whole.parameters()).dtype
+        shares = {id(w): p.to(dtype) for w, p in self._pairs()}
+        return {
+            "step_count": self.step_count,
+            "model": {k: shares.get(id(v), v) for k, v in self.whole.state_dict(keep_vars=True).items()},
+            "master": self.master if dtype.itemsize < 4 else [],
+            "optimizers": [o.state_dict() for o in self.optimizers],
+        }
 
     def _load_shares(self, state: Mapping[str, Any]) -> None:
-        """`load_state`: all processes read the whole state, and each takes its share."""
-        if self.world.first:
-            self.whole.load_state_dict(state["model"])
-        for name, p in self.model.named_parameters():
-            p.copy_(shard.like(state["model"][name].to(p.dtype), p))
-        if state["master"]:
-            for m, saved in zip(self.master, state["master"], strict=True):
-                m.copy_(shard.like(saved, m))
+        """`load_state`: each process takes its share of every tensor, and the first gathers the weights."""
+        unread: dict[Path, dict[str, Tensor]] = {}
+
+        def share(saved: Tensor | shard.Saved, of: Tensor) -> Tensor:
+            if not isinstance(saved, shard.Saved):
+                return shard.like(saved, of)
+            return unread.setdefault(saved.folder, {}).setdefault(saved.name, torch.empty_like(of, dtype=saved.dtype))
+
+        held = dict(self.whole.named_parameters(remove_duplicate=False))
+        names = {id(w): name for name, w in held.items()}
+        weights = [share(state["model"][names[id(w)]], p) for w, p in self._pairs()]
+        masters = [share(saved, m) for saved, m in zip(state["master"], self.master, strict=bool(state["master"]))]
+        optimizers = []
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             params = [p for group in optimizer.param_groups for p in group["params"]]
             shares = {
-                i: {k: shard.like(v, params[i]) if v.shape == params[i].shape else v for k, v in held.items()}
-                for i, held in saved["state"].items()
+                i: {k: share(v, params[i]) if _is_of(v, params[i]) else v for k, v in kept.items()}
+                for i, kept in saved["state"].items()
             }
-            optimizer.load_state_dict({**saved, "state": shares})
+            optimizers.append({**saved, "state": shares})
+        with talking(self.world):
+            for folder, tensors in unread.items():
+                shard.read(folder, tensors)
+        for (_, p), weight in zip(self._pairs(), weights, strict=True):
+            p.copy_(weight)
+        for m, master in zip(self.master, masters, strict=bool(masters)):
+            m.copy_(master)
+        for optimizer, saved in zip(self.optimizers, optimizers, strict=True):
+            optimizer.load_state_dict(saved)
+        self.whole.load_state_dict({k: v for k, v in state["model"].items() if k not in held}, strict=False)
+        self.publish()
+
+    def _pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each weight of `whole`, and the split one that is learned."""
+        return zip(self.whole.parameters(), self.model.parameters(), strict=True)
+
+
+def _is_of(saved: Any, weight: Tensor) -> bool:
+    """Whether a tensor of an optimizer's state is laid out as a weight: a moment, and no count of steps."""
+    return isinstance(saved, shard.Saved) or saved.shape == weight.shape
 
 
 @contextmanager

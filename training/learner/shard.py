@@ -6,12 +6,17 @@ On a mesh of two dimensions (HSDP) weights are split within a group of processes
 Gradients are summed, never averaged: denominators are of the whole step (training/learner/world.py).
 
 The given model stays whole, for the code that samples from it or saves it, and `publish` copies the learned weights to
-it. torch.distributed is imported only if a model is split.
+it. A checkpoint is written by all processes, each its shares (torch.distributed.checkpoint, as safetensors), and read by
+any number of them. torch.distributed is imported only if a model is split.
 """
 
 from __future__ import annotations
 
 import copy
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MethodType
 from typing import Any
 
@@ -19,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from training.learner.world import World
+from training.learner.world import World, talking
 from training.model.attention import through_body
 from training.model.quantised import n_quantised
 
@@ -63,6 +68,51 @@ def of_shares(share: Tensor, target: Tensor) -> Tensor:
     return DTensor.from_local(
         share, goal.device_mesh, goal.placements, run_check=False, shape=shape, stride=stride
     ).full_tensor()
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A tensor in a folder that `write` wrote, of which a process reads its share alone."""
+
+    folder: Path
+    name: str
+    dtype: torch.dtype
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor], world: World) -> None:
+    """Write split tensors into a folder that is there, each process its shares, into a file of its own; all processes
+    call it with the same names, and it returns when all have written. Raises the error of the disk in each of them if
+    one could not write, and Lost if one has died."""
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    from torch.distributed.checkpoint.state_dict_saver import save
+
+    with talking(world):
+        try:
+            save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        except CheckpointException as e:
+            raise _cause(e) from e
+
+
+def read(folder: Path, tensors: Mapping[str, Tensor], *, alone: bool = False) -> None:
+    """Fill tensors, each by its name, from a folder that any number of processes wrote: split ones with the share of
+    this process. alone: this process reads by itself; otherwise all call it. Raises the error of the disk if it cannot
+    be read."""
+    from torch.distributed.checkpoint.api import CheckpointException
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "torch.distributed is disabled")  # it is what `alone` means
+            load(dict(tensors), storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=alone)
+    except CheckpointException as e:
+        raise _cause(e) from e
+
+
+def _cause(e: Any) -> BaseException:
+    """What happened to the first process that failed, without torch's frame."""
+    return next((error for _, (error, _) in sorted(e.failures.items())), e)
 
 
 def split(model: nn.Module, world: World) -> nn.Module:

@@ -7,13 +7,14 @@ import pytest
 import tiny
 import torch
 from ranks import together
+from safetensors.torch import load_file
 
 from tasks.core.errors import UserError
 from tasks.planning.places import check_shards
 from tasks.storage.checkpoint import Checkpoints
 from training.learner.learner import Learner, Optim, nll
 from training.learner.rows import weighted
-from training.learner.shard import is_split, split
+from training.learner.shard import is_split, split, whole
 from training.learner.world import ONE
 from training.model.lora import adapt
 from training.model.native import build
@@ -81,7 +82,7 @@ def _flat(state):
     found |= {f"master {i}": t for i, t in enumerate(state["master"])}
     for o, saved in enumerate(state["optimizers"]):
         found |= {f"{o} {i} {k}": v for i, held in saved["state"].items() for k, v in held.items()}
-    return {n: t.detach().float().numpy().tobytes() for n, t in found.items()}
+    return {n: whole(t.detach()).float().numpy().tobytes() for n, t in found.items()}
 
 
 def _begun(world, kind, folder):
@@ -89,9 +90,8 @@ def _begun(world, kind, folder):
     learner = _learner(world, kind)
     for step in range(2):
         _step(learner, step)
-    state = learner.state()
-    if world.first:
-        Checkpoints(folder).save(2, state)
+    if world.first or world.mesh is not None:
+        Checkpoints(folder).save(2, learner.state(), world)
     held = sum(p.to_local().numel() if is_split(p) else p.numel() for p in learner.model.parameters())
     world.gather(None)
     return _step(learner, 2), _flat(learner.state()), held
@@ -100,7 +100,7 @@ def _begun(world, kind, folder):
 def _gone_on(world, kind, folder):
     """What was read, and a third step from it."""
     learner = _learner(world, kind)
-    learner.load_state(Checkpoints(folder).latest()[1])
+    learner.load_state(Checkpoints(folder).latest(world)[1])
     read = _flat(learner.state())
     return read, _step(learner, 2), _flat(learner.state())
 
@@ -118,9 +118,55 @@ def test_a_checkpoint_knows_no_number_of_processes(kind, tmp_path):
     fewer = _gone_on(ONE, kind, tmp_path / "two")
     assert fewer[0] == saved == again[0][0]
     assert fewer[1] == pytest.approx(begun[0][0], rel=2e-3 if kind == "bfloat16" else 1e-5)
+    if kind == "sft":
+        three = together(3, _gone_on, kind, tmp_path / "two", folder=tmp_path / "meet", shards=3)
+        assert three[0][0] == saved and three[0][1] == pytest.approx(begun[0][0], rel=1e-5)
     more = together(2, _gone_on, kind, tmp_path / "one", folder=tmp_path / "meet", shards=2)
     assert more[0][0] == _flat(Checkpoints(tmp_path / "one").latest()[1])
     assert more[0][1] == pytest.approx(alone[0], rel=2e-3 if kind == "bfloat16" else 1e-5)
+
+
+def _saved(world, kind, folder, full=False):
+    """What writing a checkpoint says, in a process whose disk is full after the first shares, or not."""
+    learner = _learner(world, kind)
+    _step(learner, 0)
+    with pytest.MonkeyPatch.context() as patched:
+        if full and world.rank == 1:
+            patched.setattr("safetensors.torch.save", _no_space)
+        try:
+            Checkpoints(folder).save(1, learner.state(), world)
+        except OSError as e:
+            return e.errno
+    world.gather(None)
+    return sum(p.to_local().numel() for p in learner.model.parameters())
+
+
+def _no_space(*_, **__):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(("ranks", "shards"), [(2, 2), (4, 2)])
+def test_each_process_writes_its_share_and_nobody_the_whole(ranks, shards, tmp_path):
+    (tmp_path / "meet").mkdir()
+    held = together(ranks, _saved, "sft", tmp_path / "kept", folder=tmp_path / "meet", shards=shards)
+    (step,) = Checkpoints(tmp_path / "kept").found()
+    files = [load_file(f) for f in sorted((step / "shares").iterdir())]
+    counts = [sum(t.numel() for t in f.values()) for f in files]
+    assert len(files) == ranks and 3 * sum(held[:shards]) == sum(counts), "weights and two moments, once"
+    assert max(counts) < 0.6 * sum(counts)
+    assert sum(t.numel() for t in load_file(step / "tensors.safetensors").values()) < 1e5, "counts and the like alone"
+    (step / "shares" / files_of(step)[1]).write_bytes(b"")
+    assert Checkpoints(tmp_path / "kept").sound() is None, "a damaged share is a damaged checkpoint"
+
+
+def files_of(step):
+    return sorted(f.name for f in (step / "shares").iterdir())
+
+
+def test_a_full_disk_of_one_process_is_that_error_in_all_and_no_checkpoint(tmp_path):
+    (tmp_path / "meet").mkdir()
+    said = together(2, _saved, "sft", tmp_path / "kept", True, folder=tmp_path / "meet", shards=2)
+    assert said == [28, 28] and not Checkpoints(tmp_path / "kept").found()
 
 
 def test_what_cannot_be_split_is_said_in_a_sentence():
