@@ -19,7 +19,7 @@ import pandas as pd
 import pandera.pandas as pa
 
 from synth.pictures import HELD
-from synth.testsets.contamination import Hit, contaminated
+from synth.testsets.contamination import Contamination
 from synth.types import Demonstration, Message, PreferencePair, Problem, Sampling, Scored, digest
 from synth.verify import extract_answer
 from tasks.core.errors import UserError, nearest
@@ -657,12 +657,13 @@ def trained_on(stage: Stage, held_out: Mapping[str, Sequence[tuple[str, str]]], 
 
     With `refuse`, raises UserError that names the rows; all of them are then in contaminated.jsonl of the work folder.
     """
-    trained = list(training_texts(stage))
-    hits: list[Hit] = []
-    for name, texts in held_out.items():
-        # For questions and families only an identical text counts: texts of one template are similar by construction,
-        # and are split by their root.
-        hits += contaminated(texts, trained, near=name not in ("questions", "families"))
+    # For questions and families only an identical text counts: texts of one template are similar by construction,
+    # and are split by their root.
+    finders = [Contamination(texts, near=name not in ("questions", "families")) for name, texts in held_out.items()]
+    for row in training_texts(stage):
+        for finder in finders:
+            finder.see(*row)
+    hits = [hit for finder in finders for hit in finder.hits]
     if hits and refuse:
         path = stage.out / "contaminated.jsonl"
         path.write_text("".join(json.dumps(vars(h), ensure_ascii=False) + "\n" for h in hits), encoding="utf-8")

@@ -116,7 +116,9 @@ def test_keys_of_rows_are_on_disk(tmp_path):
         return rows
 
     def different(split, hops, i):
-        return replace(question(split, hops, 4 * i), lineage={"structure": f"{i:020d}"})
+        p = question(split, hops, 4 * i)
+        assert isinstance(p, Problem)
+        return replace(p, lineage={"structure": f"{i:020d}"})
 
     def asked(n):
         made = each_question(different, {("train", 1): n + 1})
