@@ -2,7 +2,7 @@
 
 A plan file holds what can change the result of its stage and nothing else: parameters, seed, and the digest of every
 source file in the stage's import closure, its pieces included; a module that a stage imports only if a knob is set
-counts only then (the stage's constant ONLY_WITH, module -> knob). DVC compares the file, so only the stages that a
+counts only then (the stage's constant ONLY_WITH, module -> knob), and never if that is a knob of place. DVC compares the file, so only the stages that a
 change affects run again. Nothing heavy is imported here.
 """
 
@@ -49,7 +49,8 @@ def plans(
     known = src.Imports()
     for s in stages.values():
         flow = [f / f"{s.name}.py" for f in folders("flows") if (f / f"{s.name}.py").exists()]
-        unused = [module for module, knob in src.constant(s.path, "ONLY_WITH", {}).items() if not s.value(knob)]
+        only = src.constant(s.path, "ONLY_WITH", {})
+        unused = [module for module, knob in only.items() if s.knobs[knob.partition(".")[0]].place or not s.value(knob)]
         own = [locate(folder, name) for _, folder, name in s.used]
         needs_of = [(folder, src.constant(locate(folder, name), "NEEDS", ())) for _, folder, name in s.used]
         needs[s.name] = sorted({n for _, names in needs_of for n in names})

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from itertools import chain, islice, repeat
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,9 @@ from tasks.knowledge import knowledge
 from tasks.knowledge.search_tool import Search
 from tasks.knowledge.stored import Stored
 from tasks.planning.settings import Quotas
+from tasks.runtime import ray_tasks
 from tasks.storage import tables
 from tasks.storage.finished import Finished
-from tasks.storage.shards import in_order
 from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
@@ -78,9 +78,7 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         raise UserError(f"questions: {error}") from error
 
 
-EACH = 32  # most items of one job of another machine
-_here: Any  # FuzzyTrees or EntityTrees, of a worker
-_of: Any = None  # what it was built of
+_here: Any  # FuzzyTrees, of a worker
 
 
 def _start(folder: Path, knobs: dict[str, Any]) -> None:
@@ -113,36 +111,20 @@ def away(
     `grow`."""
 
     def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
-        maker = make if make is _pairs else _make
-        keeps = finished if maker is _make else None
-        there = lambda key: keeps is not None and _name(key) in keeps  # noqa: E731
-        job = partial(_away, build, folder, dict(knobs), maker)
-        made = lambda missing: chain.from_iterable(imap(job, _parts(missing)))  # noqa: E731
-        for key, item in in_order(zip(*lists, strict=True), there, made):
-            yield keeps(_name(key), lambda item=item: item) if keeps else item
+        keys, of = zip(*lists, strict=True), (build, folder, dict(knobs))
+        if make is _pairs:
+            return ray_tasks.away(imap, _built, of, keys, ask=FuzzyTrees.pairs)
+        return ray_tasks.away(imap, _built, of, keys, finished)
 
     return run
 
 
+def _built(build: Callable[..., Any], folder: Path, knobs: dict[str, Any]) -> Any:
+    return build(folder, **knobs)
+
+
 def _name(key: tuple) -> str:
     return "/".join(map(str, key))
-
-
-def _parts(keys: Iterator[tuple]) -> Iterator[list[tuple]]:
-    """Few at first: what is made beyond the end of a cell is thrown away."""
-    for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
-        if not (part := list(islice(keys, n))):
-            return
-        yield part
-
-
-def _away(
-    build: Callable[..., Any], folder: Path, knobs: dict[str, Any], make: Callable, some: list[tuple]
-) -> list[Any]:
-    global _here, _of
-    if _of != (build, folder, knobs):
-        _here, _of = build(folder, **knobs), (build, folder, knobs)
-    return [make(*key) for key in some]
 
 
 @contextmanager

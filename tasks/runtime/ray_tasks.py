@@ -19,6 +19,8 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice, repeat
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -27,9 +29,12 @@ from typing import Any, Protocol, TypeVar
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, check, enter, given, got
+from tasks.storage.finished import Finished
+from tasks.storage.shards import in_order
 from training.rollout.players import CONTEXT, TRIES, Ended, Late
 
 LIMIT = 3600.0  # seconds until a job is done, the wait for a free CPU included
+EACH = 32  # most items of one job (`away`)
 MOST = 128  # jobs at a time: each has a pipe and a thread here
 A = TypeVar("A")
 B = TypeVar("B")
@@ -159,6 +164,48 @@ def mapping(stage: Stage, address: str) -> Iterator[Callable[..., Iterator[Any]]
     plan = Path("artifacts", "plan", f"{stage.name}.json")
     with tasks(address, f"{stage.name}.ray", stage.root, plan, stage.work / "ray.log") as pool:
         yield pool.imap
+
+
+def away(
+    imap: Callable[..., Iterator[Any]],
+    build: Callable[..., Any],
+    of: tuple[Any, ...],
+    keys: Iterable[tuple[Any, ...]],
+    finished: Finished | None = None,
+    ask: Callable[..., Any] | None = None,
+) -> Iterator[Any]:
+    """What `build(*of)` makes of each key, in order: built once in a process elsewhere, and called with the key, or `ask(built, *key)`.
+    imap: of the pool; finished: stores items by key, and those that it knows are not made again."""
+    there = lambda key: finished is not None and _name(key) in finished  # noqa: E731
+    job = partial(_away, build, of, ask)
+    made = lambda missing: chain.from_iterable(imap(job, _some(missing)))  # noqa: E731
+    for key, item in in_order(keys, there, made):
+        yield finished(_name(key), lambda item=item: item) if finished is not None else item
+
+
+def _name(key: tuple[Any, ...]) -> str:
+    return "/".join(map(str, key))
+
+
+def _some(keys: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+    """Few at first: what is made beyond what is wanted is thrown away."""
+    for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
+        if not (part := list(islice(keys, n))):
+            return
+        yield part
+
+
+_built: tuple[Any, Any] = None, None  # (build, of), and what was built, of a worker
+
+
+def _away(
+    build: Callable[..., Any], of: tuple[Any, ...], ask: Callable[..., Any] | None, keys: list[tuple[Any, ...]]
+) -> list[Any]:
+    global _built
+    if _built[0] != (build, of):
+        _built = (build, of), build(*of)
+    maker = _built[1]
+    return [ask(maker, *key) if ask else maker(*key) for key in keys]
 
 
 def _seat(ray: Any, pipe: Connection, address: str, project: Project) -> None:

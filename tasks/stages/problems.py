@@ -9,11 +9,11 @@ import json
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, repeat
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,12 @@ from tasks.planning.families import sandbox
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
+from tasks.storage.finished import Finished
 
 ONLY_WITH = {
     "tasks.problems.selfplay": "rounds",
     "tasks.problems.trained": "model",
+    "tasks.runtime.ray_tasks": "ray",
 }  # imported only where this knob is set: read by the plan
 
 
@@ -63,6 +65,7 @@ def problems(
     mix: bool = False,
     protect: list = [],  # noqa: B006
     rows_per_shard: Place() = 50_000,
+    ray: Place() = "",
 ) -> None:
     """A family that has too few different problems gives up after three tries per wanted problem; the card says so.
 
@@ -93,6 +96,8 @@ def problems(
         protect: files whose texts must not be trained on
         rows_per_shard: rows of `files` that are in memory at once, and that a run which was ended need not read again
             (docs/scaling.md)
+        ray: address of a Ray cluster whose machines draw problems of `families`: HOST:PORT, or auto (docs/scaling.md); empty: this
+            machine does
     """
     own = own_problems(stage, files, protect, rows_per_shard) if files else None
     if (own or external) and not mix:
@@ -100,24 +105,18 @@ def problems(
     short: dict[str, int] = {}
     finished = stage.finished("problems", Problem, Quarantined)
     told: list[dict[str, Any]] = []
-    with _kept(stage, env) as kept:
+    with _kept(stage, env) as kept, _drawing(stage, families, ray, finished) as draw:
         if rounds:
             n_train = 0
             told = played(stage, kept)
         others = [External(entry) for entry in external]
+        sizes: dict[Split, int] = {"train": n_train, "valid": n_valid, "test": n_test}
         for number, family in enumerate(stage.progress([*families, *others], "families")):
-            for split, n in (("train", n_train), ("valid", n_valid), ("test", n_test)):
-                wanted = n
-                for index in range(3 * n):
-                    if not wanted:
-                        break
-                    try:
-                        drawn = finished(
-                            f"{number}/{split}/{index}", lambda f=family, s=split, i=index: f(stage.seed, s, i)
-                        )
-                    except Exhausted:
-                        break
-                    wanted -= kept.add(admit(drawn, kept.known))
+            for split, n in sizes.items():
+                wanted, keys = n, zip(repeat(number), repeat(split), range(3 * n))
+                drawn = draw(family, keys)
+                while wanted and (item := next(drawn, None)) is not None:
+                    wanted -= kept.add(admit(item, kept.known))
                 if wanted:
                     short[f"{family.func.__name__ if isinstance(family, partial) else family.name}, {split}"] = wanted
         if own:
@@ -198,6 +197,34 @@ def _kept(stage: Stage, env: str) -> Iterator[_Kept]:
         tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside,
     ):
         yield _Kept(accepted, aside, env)
+
+
+def _families(families: Sequence[Callable[..., Problem | Quarantined]], seed: int) -> Callable[..., Any]:
+    """What a worker of a Ray cluster draws of: (number of the family, split, index) -> problem."""
+    return lambda number, split, index: families[number](seed, split, index)
+
+
+@contextmanager
+def _drawing(
+    stage: Stage, families: Sequence[Callable[..., Problem | Quarantined]], ray: str, finished: Finished
+) -> Iterator[Callable[..., Iterator[Problem | Quarantined]]]:
+    """What draws of a family, which one of `families` may do on the cluster `ray`: (family, keys (number, split, index)) -> problems."""
+
+    def here(family: Callable[..., Problem | Quarantined], keys: Iterable[tuple[int, Any, int]]) -> Iterator[Any]:
+        for number, split, index in keys:
+            try:
+                yield finished(f"{number}/{split}/{index}", lambda s=split, i=index: family(stage.seed, s, i))
+            except Exhausted:
+                return
+
+    if not ray or not families:
+        yield here
+        return
+    from tasks.runtime.ray_tasks import away, mapping
+
+    with mapping(stage, ray) as imap:
+        there = partial(away, imap, _families, (families, stage.seed), finished=finished)
+        yield lambda family, keys: here(family, keys) if isinstance(family, External) else there(keys)
 
 
 class Exhausted(Exception):

@@ -277,6 +277,9 @@ def test_what_a_stage_imports_only_with_a_knob_counts_only_with_it(own, tmp_path
     assert sources("set: {other: {rounds: 1}}") >= {helper, deep}
     (own / "stage/other.py").write_text("import training.toy_deep\n" + text)
     assert deep in sources("") and helper not in sources(""), "another way to the same file counts"
+    placed = text.replace("int = 0", "Place() = 1")
+    (own / "stage/other.py").write_text(f"from tasks.planning.pieces import Place\n{placed}")
+    assert not sources("set: {other: {rounds: 2}}") & {helper, deep}, "where a stage runs is no identity"
 
 
 def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypatch):

@@ -24,6 +24,7 @@ from synth.knowledge.world import world
 from synth.types import Demonstration, Message, Problem, Quarantined
 from tasks.core.errors import UserError
 from tasks.planning import plan
+from tasks.planning.pieces import bind
 from tasks.rows import audit as auditing
 from tasks.rows import tokens
 from tasks.rows.conversations import conversations
@@ -33,6 +34,7 @@ from tasks.runtime import ray_tasks
 from tasks.runtime.ray_tasks import tasks
 from tasks.runtime.stage import OUT, Stage, graph
 from tasks.stages.demonstrations import demonstrations
+from tasks.stages.problems import problems
 from tasks.stages.questions import questions
 from tasks.stages.sft import sft
 from tasks.storage import tables
@@ -230,8 +232,41 @@ def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
             yield job
 
     def watched(self, function, jobs):
-        return imap(self, function, noted(function.args[0].__name__, jobs))
+        return imap(self, function, noted(function.args[1][0].__name__, jobs))
 
     monkeypatch.setattr(ray_tasks.RayPool, "imap", watched)
     assert made(ray=cluster.address) == alone, "a run that ended goes on"
     assert len(known) >= 20 and not known & set(asked), "nothing is made again"
+
+
+def test_problems_are_those_of_one_process(cluster, tmp_path, monkeypatch):
+    families = [{"piece": "countdown", "levels": [1, 2]}, {"piece": "linear_equations", "levels": [1]}]
+    params = {"families": families, "n_train": 20, "n_valid": 2, "n_test": 3}
+    bound = {**params, "families": [bind("synth.families", f) for f in families]}
+
+    def stage():
+        return Stage("problems", plan={"seed": 1, "params": params}, root=tmp_path, deps=[])
+
+    def made(**place):
+        with (begun := stage()).running():
+            problems(begun, **bound, **place)
+        return {p.name: p.read_bytes() for p in begun.target.iterdir()}
+
+    alone = made()
+    asked, imap = list[str](), ray_tasks.RayPool.imap
+
+    def noted(jobs):
+        for job in jobs:
+            asked.extend("/".join(map(str, key)) for key in job)
+            yield job
+
+    monkeypatch.setattr(ray_tasks.RayPool, "imap", lambda self, function, jobs: imap(self, function, noted(jobs)))
+    assert made(ray=cluster.address) == alone and len(asked) > 50
+    asked.clear()
+    with monkeypatch.context() as m:
+        m.setattr("tasks.stages.problems._Kept.check", lambda kept: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            made()
+    known = set(Finished(stage().work / "problems.jsonl", Problem, Quarantined).keys())
+    assert made(ray=cluster.address) == alone, "a run that ended goes on"
+    assert len(known) >= 50 and not known & set(asked), "nothing is made again"
