@@ -1,7 +1,7 @@
 """A search engine over pages of documents and of a knowledge base: `search`, `open` and `find`, from an index on disk.
 
     search(query)        the k best *lines* of all pages by BM25 (synth/search/bm25.py), each below the title of its
-                         page
+                         page; of `SearchIndex.hybrid` by synth/search/hybrid.py
     open(page, part)     a page by its title, another name of it, or its id, in parts of about `PART` characters
     find(words, page)    lines that hold these words in this order (SQLite FTS5), on one page or on all
 
@@ -21,6 +21,7 @@ import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
 from synth.knowledge.postings import as_number
 from synth.search.bm25 import Ranking, words
+from synth.search.embeddings import Embedder
+from synth.search.hybrid import ALIKE, Hybrid, Vectors
 from synth.types import canonical_json
 
 NOTHING = "nothing found"
@@ -244,7 +247,7 @@ def open_index(folder: Path) -> SearchIndex:
         raise ValueError(
             f"the pages in {folder} have {lines} lines and the ranking {len(ranking)}: build the index anew"
         )
-    return SearchIndex(connection, ranking)
+    return SearchIndex(connection, ranking, folder)
 
 
 @dataclass(frozen=True)
@@ -259,9 +262,23 @@ class Line:
 class SearchIndex:
     """Made by `build_index` or `open_index`. One thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, ranking: Ranking) -> None:
-        self._connection, self._ranking = connection, ranking
+    def __init__(self, connection: sqlite3.Connection, ranking: Ranking | Hybrid, folder: Path | None = None) -> None:
+        self._connection, self._ranking, self._folder = connection, ranking, folder
         self._indexed: set[int] = set()  # pages of which the mentions can be found by their words
+
+    def hybrid(self, embed: Embedder | None = None, follow: int = 0) -> SearchIndex:
+        """The same pages, whose lines are ranked by `Hybrid`. The vectors of an index on disk are kept beside it. Raises
+        ValueError for an index that is hybrid already."""
+        if isinstance(self._ranking, Hybrid):
+            raise ValueError("this index is a hybrid one already: open it anew for another ranking")
+        vectors = None
+        if embed is not None:
+            sql = "SELECT p.title || ' ' || l.text FROM line l JOIN page p ON p.number = l.page ORDER BY l.rank"
+            texts = (text for (text,) in self._connection.execute(sql))
+            folder = self._folder and self._folder / "vectors"
+            vectors = Vectors.of(texts, len(self._ranking), embed, folder, self.digest())
+        ranking = Hybrid(self._ranking, _Lines(self._connection), embed=embed, vectors=vectors, follow=follow)
+        return SearchIndex(self._connection, ranking, self._folder)
 
     def size(self) -> dict[str, int]:
         """The numbers of pages and of lines (those that mention a page counted there too)."""
@@ -369,6 +386,24 @@ class SearchIndex:
             parts[-1].append(line)
             length += len(line)
         return ["\n".join(lines) for lines in parts]
+
+
+class _Lines:
+    """The lines of an index for `Hybrid`: a name leads to the lines of pages with that title, with an addition in brackets
+    or without. A name of more than `ALIKE` pages leads nowhere."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self.named = lru_cache(maxsize=65536)(self._named)
+
+    def at(self, place: int) -> tuple[int, str]:
+        return self._connection.execute("SELECT page, text FROM line WHERE rank = ?", (place,)).fetchone()
+
+    def _named(self, name: str) -> list[tuple[int, range]]:
+        low = name.casefold()
+        sql = "SELECT DISTINCT number, line, lines FROM name JOIN page ON page = number WHERE text = ? OR text >= ? AND text < ? LIMIT ?"
+        rows = self._connection.execute(sql, (low, f"{low} (", f"{low} )", ALIKE + 1)).fetchall()
+        return [] if len(rows) > ALIKE else [(page, range(line, line + n)) for page, line, n in rows]
 
 
 class _Place(NamedTuple):

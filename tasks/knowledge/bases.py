@@ -39,6 +39,7 @@ from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.together import counts_of, place_of, read_together
 from synth.knowledge.world import RELATIONS, world
+from synth.search.embeddings import embedder
 from synth.search.index import Page, SearchIndex, build_index, open_index, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
@@ -364,11 +365,17 @@ def load(folder: Path) -> KB:
     return kb_at(folder)
 
 
-def index(folder: Path) -> SearchIndex:
-    """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in
-    memory."""
+def index(folder: Path, *, embeddings: str = "", follow: int = 0) -> SearchIndex:
+    """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in memory.
+    `embeddings`, `follow`: see `SearchIndex.hybrid`. Raises UserError for embeddings that are not there."""
     _known(folder)
-    return open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_in(folder))
+    plain = open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_in(folder))
+    if not embeddings and not follow:
+        return plain
+    try:
+        return plain.hybrid(embedder(embeddings) if embeddings else None, follow)
+    except ValueError as error:
+        raise UserError(str(error)) from error
 
 
 def card(folder: Path) -> dict[str, Any]:

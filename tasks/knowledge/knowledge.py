@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
+from synth.search.embeddings import embedder
 from synth.search.index import Page, pages_of_kb
 from tasks.core.errors import UserError
 from tasks.knowledge.search_tool import Blank, Search
@@ -55,22 +56,28 @@ def _held(folder: Path) -> Path:
     return folder
 
 
-def search(stage: Stage, *, k: int = 3) -> Search:
+def search(stage: Stage, *, k: int = 3, embeddings: str = "", follow: int = 0) -> Search:
     """The search tool over artifacts/kb/passages.parquet, k passages per query; its pages open too. In a project without
     a knowledge base it finds nothing."""
-    return opener(stage, k=k)()
+    return opener(stage, k=k, embeddings=embeddings, follow=follow)()
 
 
-def opener(stage: Stage, *, k: int = 3) -> Callable[[], Search]:
+def opener(stage: Stage, *, k: int = 3, embeddings: str = "", follow: int = 0) -> Callable[[], Search]:
     """What opens the search tool (`search`); another process can be given it."""
     if not stage.reads("kb"):
         return cast(Callable[[], Search], Blank)
-    return partial(load, stage.input("kb", "passages.parquet"), k=k)
+    return partial(load, stage.input("kb", "passages.parquet"), k=k, embeddings=embeddings, follow=follow)
 
 
-def load(path: Path, *, k: int = 3) -> Search:
-    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it."""
-    return Search(tables.read(path, Passage), k=k, pages=lambda: pages_in(path.parent))
+def load(path: Path, *, k: int = 3, embeddings: str = "", follow: int = 0) -> Search:
+    """The search tool over `passages.parquet` of the stage kb, with the pages of the tables beside it. Raises UserError for
+    embeddings that are not there."""
+    try:
+        embed = embedder(embeddings) if embeddings else None
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    passages = tables.read(path, Passage)
+    return Search(passages, k=k, pages=lambda: pages_in(path.parent), embed=embed, follow=follow)
 
 
 def pages_in(folder: Path) -> list[Page]:

@@ -1,5 +1,5 @@
-"""The search tool of the environment `search`: BM25 (synth/search/bm25.py) over the passages of a knowledge base, as
-text in, text out."""
+"""The search tool of the environment `search`: BM25 (synth/search/bm25.py), or what synth/search/hybrid.py makes of it, over
+the passages of a knowledge base, as text in, text out."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from synth.knowledge.documents import harmless
 from synth.knowledge.kb import Passage
 from synth.search.bm25 import Ranking, words
+from synth.search.embeddings import Embedder
+from synth.search.hybrid import ALIKE, Hybrid, Vectors
 from synth.search.index import NOTHING, Page, SearchIndex, build_index
 
 __all__ = ["NOTHING", "Blank", "Search", "words"]
@@ -20,7 +22,8 @@ class Search:
     """`search(query) -> str`: the texts of the k best passages, one per line, best first, or "nothing found".
 
     Only passages that share a word with the query are returned. `index` opens and finds too, on `pages` (without them
-    on one for each entity that passages are about). Raises ValueError for an empty collection or k < 1.
+    on one for each entity that passages are about). `embed`, `follow`: see `Hybrid`. Raises ValueError for an empty
+    collection or k < 1.
     """
 
     def __init__(
@@ -30,6 +33,8 @@ class Search:
         k: int = 3,
         cache: int = 65536,
         pages: Callable[[], Iterable[Page]] | None = None,
+        embed: Embedder | None = None,
+        follow: int = 0,
     ) -> None:
         if not passages:
             raise ValueError(
@@ -40,7 +45,14 @@ class Search:
         self.passages = tuple(passages)
         self.k = k
         self._pages = pages or (lambda: own_pages(self.passages))
-        self._ranking = Ranking.of((f"{p.title} {p.text}" for p in self.passages), cache=cache)
+        self._embed, self._follow = embed, follow
+        texts = [f"{p.title} {p.text}" for p in self.passages]
+        self._ranking: Ranking | Hybrid = Ranking.of(texts, cache=cache)
+        if embed is not None or follow:
+            vectors = Vectors.of(texts, len(texts), embed) if embed is not None else None
+            self._ranking = Hybrid(
+                self._ranking, _Titled(self.passages), embed=embed, vectors=vectors, follow=follow, cache=cache
+            )
 
     def __call__(self, query: str) -> str:
         return harmless("\n".join(p.text for p in self.hits(query))) or NOTHING
@@ -52,11 +64,30 @@ class Search:
     @cached_property
     def index(self) -> SearchIndex:
         """search, open and find over the pages; made when first asked for."""
-        return build_index(self._pages())
+        index = build_index(self._pages())
+        return index.hybrid(self._embed, self._follow) if isinstance(self._ranking, Hybrid) else index
 
     def scores(self, query: str) -> np.ndarray:
-        """[passages] float64 BM25 scores of a query."""
+        """[passages] float64 scores of a query."""
         return self._ranking.scores(query)
+
+
+class _Titled:
+    """Passages for `Hybrid`: a name leads to those with that title, with an addition in brackets or without."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._passages = passages
+        self._places: dict[str, dict[str, list[int]]] = {}
+        for place, p in enumerate(passages):
+            for name in {p.title.casefold(), p.title.casefold().partition(" (")[0]}:
+                self._places.setdefault(name, {}).setdefault(p.entity, []).append(place)
+
+    def at(self, place: int) -> tuple[str, str]:
+        return self._passages[place].entity, self._passages[place].text
+
+    def named(self, name: str) -> list[tuple[str, list[int]]]:
+        pages = self._places.get(name.casefold(), {})
+        return list(pages.items()) if len(pages) <= ALIKE else []
 
 
 def own_pages(passages: Sequence[Passage]) -> Iterator[Page]:

@@ -32,6 +32,8 @@ KNOBS = {  # knob of a training stage -> axis; every other knob of a training st
     "sampling.max_turn_tokens": "context",
     "sampling.max_tokens": "context",
     "sampling.search_top_k": "context",
+    "sampling.search_embeddings": "context",
+    "sampling.search_follow": "context",
     "turn_budget": "context",
     "refill": "system",
     "epochs": "system",

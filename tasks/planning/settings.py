@@ -10,7 +10,7 @@ contains another group.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from synth import types
 from tasks.planning.pieces import Piece
@@ -47,11 +47,20 @@ class Sampling:
         temperature: of sampling
         max_turn_tokens: most tokens of one turn of the model
         search_top_k: passages that a search shows
+        search_embeddings: rank passages by BM25 and these embeddings: `static`, or the folder of a sentence-embedding
+            model; empty for BM25 alone
+        search_follow: also find the pages that so many of the best passages name; 0 for none
     """
 
     temperature: float = 1.0
     max_turn_tokens: int = 48
     search_top_k: int = 3
+    search_embeddings: str = ""
+    search_follow: int = 0
+
+    def tool(self) -> dict[str, Any]:
+        """What makes the search tool (`tasks.knowledge.knowledge.search`)."""
+        return {"k": self.search_top_k, "embeddings": self.search_embeddings, "follow": self.search_follow}
 
     def turn(self) -> types.Sampling:
         """The settings that a sampler reads, once for each turn."""

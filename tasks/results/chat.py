@@ -22,6 +22,7 @@ from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.models.generation import way_of
 from tasks.planning import plan
+from tasks.planning.settings import EvaluationSampling
 from tasks.planning.pieces import bind
 from tasks.runtime.models import model_path
 from tasks.runtime.stage import graph
@@ -109,7 +110,7 @@ class Chat:
             raise UserError(f"the model {model} could not be loaded: {str(e).strip().splitlines()[0]}") from e
         self.envs = {e["piece"]: bind("env", e)() for e in self.settings["envs"]}
         self.tools = tools.bound(
-            None if self.alone else knowledge.load(passages, k=self.settings["sampling"]["search_top_k"]),
+            None if self.alone else knowledge.load(passages, **EvaluationSampling(**self.settings["sampling"]).tool()),
             self.envs.values(),
         )
         self.sampling = Sampling(temperature=temperature, max_tokens=self.settings["sampling"]["max_turn_tokens"])

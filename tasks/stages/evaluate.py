@@ -182,7 +182,7 @@ def evaluate(
     wanted = needed(metrics)
     tests = _test_problems(stage, questions, per_family, sets, contamination)
     hosts = tools.hosts(envs)
-    search = tools.bound(knowledge.search(stage, k=sampling.search_top_k), hosts.values())
+    search = tools.bound(knowledge.search(stage, **sampling.tool()), hosts.values())
     runs = _runs(models, tests, samples, family_samples, blanked_samples, search)
     by_decoder = _decoded(models[-1], tests, decoders, decoder_samples, search)
     runs += by_decoder

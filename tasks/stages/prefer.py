@@ -174,7 +174,7 @@ def prefer(
             sampler=TorchSampler(policy, renderer.end_id),
             renderer=renderer,
             envs=played,
-            tools=tools.bound(knowledge.search(stage, k=sampling.search_top_k), played.values()),
+            tools=tools.bound(knowledge.search(stage, **sampling.tool()), played.values()),
             max_tokens=max_length,
             sampling=sampling.turn(),
         )

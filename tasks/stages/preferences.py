@@ -111,7 +111,7 @@ def preferences(
     if own and not mix:
         write(stage, own.rows, [], own.quarantined, own, {})
         return
-    search = knowledge.search(stage, k=sampling.search_top_k)
+    search = knowledge.search(stage, **sampling.tool())
     world = World(
         search,
         {e.name: e.type for e in tables.read(stage.input("kb", "entities.parquet"), Entity)},

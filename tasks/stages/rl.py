@@ -308,7 +308,7 @@ def rl(
     sampled = (
         copy.deepcopy(policy) if how.staleness else policy
     )  # to run concurrently with the learner, the sampler needs its own weights
-    searching = knowledge.opener(stage, k=sampling.search_top_k)
+    searching = knowledge.opener(stage, **sampling.tool())
     beside = playing(stage, players if world.first else 1, envs, hosts, searching, ray if world.first else "")
     player = Player(
         sampler=way.sampler(sampled, renderer)
