@@ -59,7 +59,9 @@ def add(commands: Any) -> None:
     )
     s.add_argument("--record", type=Path, metavar="FILE", help="append every call and its answer to this file")
     s.set_defaults(run=serve)
-    r = kinds.add_parser("replay", help="send the calls of a recording again and compare every byte", parents=[folder, ranked])
+    r = kinds.add_parser(
+        "replay", help="send the calls of a recording again and compare every byte", parents=[folder, ranked]
+    )
     r.add_argument("file", type=Path, metavar="FILE")
     r.set_defaults(run=replay)
 

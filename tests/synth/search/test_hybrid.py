@@ -23,7 +23,14 @@ from tasks.knowledge.search_tool import Search
 from tasks.storage import tables
 
 WORDS = ["[UNK]", "[PAD]", "movie", "film", "river", "stream", "red", "crimson", "shows", "flows", "a", "The"]
-TABLE = {"movie": 0, "film": 0, "river": 1, "stream": 1, "red": 2, "crimson": 2}  # what means the same has the same axis
+TABLE = {
+    "movie": 0,
+    "film": 0,
+    "river": 1,
+    "stream": 1,
+    "red": 2,
+    "crimson": 2,
+}  # what means the same has the same axis
 PAGES = [
     Page(id="1", title="Alpha (1950 play)", text="It was staged by Jo K. Hall, with Nan Orr and The."),
     Page(id="2", title="Jo K. Hall", text="Born in Zelton.\nA baker by trade."),
@@ -150,8 +157,8 @@ def test_names_lead_to_the_pages_that_the_best_lines_name():
 
 def test_the_search_tool_follows_names_too():
     passages = [Passage(id=p.id, entity=p.id, title=p.title, text=p.text, facts=()) for p in PAGES]
-    query = "who staged Alpha, a play of 1950"
-    plain, followed = Search(passages, k=3), Search(passages, k=3, follow=1)
+    query = "staged play 1950 Alpha"
+    plain, followed = Search(passages, k=4), Search(passages, k=4, follow=1)
     assert "Dancer" not in plain(query) and "Dancer" in followed(query) and "Dancer" in followed.index.search(query)
     with pytest.raises(ValueError, match="-1 texts"):
         Search(passages, follow=-1)
@@ -186,8 +193,8 @@ def base(tmp_path, monkeypatch) -> Path:
     """A knowledge base of two documents, as `espalier kb build` writes it."""
     notes = tmp_path / "notes"
     notes.mkdir()
-    (notes / "a.md").write_text("# River\n\nThe river flows.\n")
-    (notes / "b.md").write_text("# Paint\n\nIt is crimson.\n")
+    (notes / "a.md").write_text("# River\n\n- Length: 40 km\n- Country: Zelton\n\nThe river flows.\n")
+    (notes / "b.md").write_text("# Other\n\n- Length: 70 km\n- Country: Zelton\n\nIt is crimson.\n")
     assert cli.main(["kb", "build", str(notes), "--out", str(tmp_path / "kb")]) == 0
     return tmp_path / "kb"
 
