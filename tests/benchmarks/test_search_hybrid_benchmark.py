@@ -14,7 +14,7 @@ CORPUS = [
         "text": "Red is a 1950 British crime film directed by Ann Lee and starring Tom Orr. It won.",
     },
     {"title": "Ann Lee", "text": "Ann Lee was a British director."},
-    {"title": "Tom Orr", "text": "Tom Orr was the son of Sir Hugh Orr."},
+    {"title": "Tom Orr", "text": "Tom Orr was the son of Hugh Orr."},
     {"title": "Hugh Orr (judge)", "text": "A judge."},
     {"title": "Blue", "text": "Blue is a film directed by Max Roe."},
     {"title": "Max Roe (actor)", "text": "An actor."},
