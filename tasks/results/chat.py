@@ -22,8 +22,8 @@ from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.models.generation import way_of
 from tasks.planning import plan
-from tasks.planning.settings import EvaluationSampling
 from tasks.planning.pieces import bind
+from tasks.planning.settings import EvaluationSampling
 from tasks.runtime.models import model_path
 from tasks.runtime.stage import graph
 from tasks.results.decoding import decoder_of
