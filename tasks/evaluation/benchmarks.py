@@ -1,5 +1,6 @@
 """Test sets that are not played as conversations: choices, scored by their likelihood under the model, and tasks of
-lm-evaluation-harness (tasks/evaluation/harness.py), which have their own prompts and metrics.
+lm-evaluation-harness (tasks/evaluation/harness.py) and of Inspect (tasks/evaluation/inspect_tasks.py), which have their
+own prompts and metrics.
 
     set:
       evaluate:
@@ -7,10 +8,12 @@ lm-evaluation-harness (tasks/evaluation/harness.py), which have their own prompt
         - {name: science, layout: choices, path: data/arc.jsonl, chat: true}
         - {name: arc, task: arc_easy, limit: 500, fewshot: 5}
         - {name: mine, task: my_task, tasks: data/tasks}
+        - {name: facts, inspect: data/facts.py@facts, limit: 100}
 
 Keys of the second kind: task (a task or group of the harness); tasks (a folder below data/ with task files of your own);
 limit (items, drawn by hash); fewshot (examples before each item, in the place of the task's own number); chat (whether
-prompts go through the model's chat template; of choices too).
+prompts go through the model's chat template; of choices too). Of the third: inspect (FILE.py@TASK below data/, or
+MODULE@TASK of a package that is installed); limit.
 """
 
 from __future__ import annotations
@@ -33,26 +36,33 @@ from training.metrics._tests import sign_flip
 from training.metrics.paired import paired
 from training.model.render import Renderer
 
-KEYS = {"name", "task", "tasks", "limit", "fewshot", "chat"}
+KEYS = {"task": {"name", "task", "tasks", "limit", "fewshot", "chat"}, "inspect": {"name", "inspect", "limit"}}
+PACKAGES = {"task": ("lm_eval", "lm-evaluation-harness", "harness"), "inspect": ("inspect_ai", "Inspect", "inspect")}
 
 
 def is_benchmark(spec: Any) -> bool:
     """Whether an entry of `evaluate.sets` is such a benchmark, and not a list of problems to be played."""
-    return isinstance(spec, Mapping) and ("task" in spec or spec.get("layout") == "choices")
+    return isinstance(spec, Mapping) and (bool(KEYS.keys() & spec.keys()) or spec.get("layout") == "choices")
 
 
 def load_benchmark(stage: Stage, spec: Mapping[str, Any], i: int) -> Benchmark:
-    """Raises UserError for an entry that cannot be read, and if the harness is not installed."""
-    if "task" not in spec:
+    """Raises UserError for an entry that cannot be read, and if its package is not installed."""
+    kind = next((k for k in KEYS if k in spec), None)
+    if kind is None:
         return of_choices(load(stage, {k: v for k, v in spec.items() if k != "chat"}, i), bool(spec.get("chat")))
     where = f"evaluate.sets[{i}]"
     for key in spec:
-        if key not in KEYS:
-            raise UserError(f"{where}: unknown key {key!r}: {nearest(key, KEYS)}")
+        if key not in KEYS[kind]:
+            raise UserError(f"{where}: unknown key {key!r}: {nearest(key, KEYS[kind])}")
     if not isinstance(spec.get("name"), str) or not spec["name"].strip() or "," in spec["name"]:
         raise UserError(f"{where} must have a name without a comma, for example {{name: arc, task: arc_easy}}")
-    if find_spec("lm_eval") is None:
-        raise UserError(f"{where}: tasks of lm-evaluation-harness need its package: pip install 'espalier[harness]'")
+    module, called, extra = PACKAGES[kind]
+    if find_spec(module) is None:
+        raise UserError(f"{where}: tasks of {called} need its package: pip install 'espalier[{extra}]'")
+    if kind == "inspect":
+        from tasks.evaluation import inspect_tasks
+
+        return inspect_tasks.load_task(stage, spec, where)
     from tasks.evaluation import harness
 
     return harness.load_task(stage, spec, where)

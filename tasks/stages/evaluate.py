@@ -155,9 +155,9 @@ def evaluate(
         sampling: how conversations are sampled
         envs: environments that problems are played in, with their knobs
         metrics: metrics of the scored samples
-        sets: test sets of your own: problems that are played (tasks/evaluation/testsets.py has the keys), choices and
-            tasks of lm-evaluation-harness (tasks/evaluation/benchmarks.py), and those that measure the reward model or
-            the judge (tasks/evaluation/judging.py)
+        sets: test sets of your own: problems that are played (tasks/evaluation/testsets.py has the keys), choices, and
+            tasks of lm-evaluation-harness and Inspect (tasks/evaluation/benchmarks.py), and those that measure the
+            reward model or the judge (tasks/evaluation/judging.py)
         contamination: what happens to a test row that is in the training data: "refuse" stops and names it, "drop"
             leaves it out and counts it
         judge: a model that says whether a model's answer or that of `against` is better; it must withstand the attacks
