@@ -88,7 +88,7 @@ class Table:
 
     def __init__(self, folder: Path, pieces: Iterable[Rows]) -> None:
         self.folder, self.n = folder, 0
-        held: dict[str, list[np.ndarray]] = {name: [] for name in HELD}
+        kinds: dict[str, np.ndarray] = {name: np.zeros(0, np.int64) for name in HELD}
         with ExitStack() as stack:
             files: dict[str, Any] = {}
 
@@ -100,13 +100,14 @@ class Table:
             for piece in pieces:
                 self.n += len(piece.at)
                 for name in HELD:
-                    held[name].append(getattr(piece, name))
-                for name in ON_DISK:
+                    kinds[name] = getattr(piece, name)
+                for name in (*HELD, *ON_DISK):
                     put(name, getattr(piece, name))
                 for k, band in enumerate(piece.bands.T):
                     put(f"band{k}", band)
-        for name in HELD:
-            setattr(self, name, np.concatenate(held.pop(name)) if self.n else np.zeros(0, np.int64))
+        for name, one in kinds.items():  # by way of files: arrays of pieces that are freed leave holes between others
+            every = np.fromfile(folder / name, one.dtype) if self.n else one
+            setattr(self, name, every.reshape(-1, *one.shape[1:]))
 
     def bands(self) -> Iterator[np.ndarray]:
         """[n] uint64 of each band."""
