@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
         "--embeddings",
         default="",
         metavar="static|DIR",
-        help="rank by BM25 and embeddings: `static` (pip install 'espalier[embeddings]'), or the folder of a sentence-embedding model; kept in DIR/index (default: BM25 alone)",
+        help="rank by BM25 and embeddings: `static` (pip install 'espalier[embeddings]'), or the folder of a sentence-embedding model; the vectors are kept beside the base, in KB.vectors (default: BM25 alone)",
     )
     ranked.add_argument(
         "--follow",

@@ -17,6 +17,7 @@ with them. Scores are compared after rounding to 6 decimals, and equal texts kee
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -68,9 +69,11 @@ class Vectors:
         if not card.exists() or json.loads(card.read_text(encoding="utf-8")) != head:
             folder.mkdir(parents=True, exist_ok=True)
             card.unlink(missing_ok=True)
-            with file.open("wb") as out:
+            part = file.with_name(f"{file.name}.{os.getpid()}")  # another process may make them too
+            with part.open("wb") as out:
                 for some in _embedded(texts, embed):
                     out.write(some.data)
+            part.replace(file)
             card.write_text(json.dumps(head), encoding="utf-8")
         return Vectors(file, None, n, size)
 

@@ -247,7 +247,7 @@ def open_index(folder: Path) -> SearchIndex:
         raise ValueError(
             f"the pages in {folder} have {lines} lines and the ranking {len(ranking)}: build the index anew"
         )
-    return SearchIndex(connection, ranking, folder)
+    return SearchIndex(connection, ranking)
 
 
 @dataclass(frozen=True)
@@ -262,12 +262,12 @@ class Line:
 class SearchIndex:
     """Made by `build_index` or `open_index`. One thread at a time."""
 
-    def __init__(self, connection: sqlite3.Connection, ranking: Ranking | Hybrid, folder: Path | None = None) -> None:
-        self._connection, self._ranking, self._folder = connection, ranking, folder
+    def __init__(self, connection: sqlite3.Connection, ranking: Ranking | Hybrid) -> None:
+        self._connection, self._ranking = connection, ranking
         self._indexed: set[int] = set()  # pages of which the mentions can be found by their words
 
-    def hybrid(self, embed: Embedder | None = None, follow: int = 0) -> SearchIndex:
-        """The same pages, whose lines are ranked by `Hybrid`. The vectors of an index on disk are kept beside it. Raises
+    def hybrid(self, embed: Embedder | None = None, follow: int = 0, folder: Path | None = None) -> SearchIndex:
+        """The same pages, whose lines are ranked by `Hybrid`. folder: where the vectors are kept, else in memory. Raises
         ValueError for an index that is hybrid already."""
         if isinstance(self._ranking, Hybrid):
             raise ValueError("this index is a hybrid one already: open it anew for another ranking")
@@ -275,10 +275,9 @@ class SearchIndex:
         if embed is not None:
             sql = "SELECT p.title || ' ' || l.text FROM line l JOIN page p ON p.number = l.page ORDER BY l.rank"
             texts = (text for (text,) in self._connection.execute(sql))
-            folder = self._folder and self._folder / "vectors"
             vectors = Vectors.of(texts, len(self._ranking), embed, folder, self.digest())
         ranking = Hybrid(self._ranking, _Lines(self._connection), embed=embed, vectors=vectors, follow=follow)
-        return SearchIndex(self._connection, ranking, self._folder)
+        return SearchIndex(self._connection, ranking)
 
     def size(self) -> dict[str, int]:
         """The numbers of pages and of lines (those that mention a page counted there too)."""

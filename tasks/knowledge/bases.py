@@ -367,13 +367,17 @@ def load(folder: Path) -> KB:
 
 def index(folder: Path, *, embeddings: str = "", follow: int = 0) -> SearchIndex:
     """The search engine over a knowledge base in a folder; of one that the stage `kb` wrote the index is made in memory.
-    `embeddings`, `follow`: see `SearchIndex.hybrid`. Raises UserError for embeddings that are not there."""
+    `embeddings`, `follow`: see `SearchIndex.hybrid`; the vectors of an index on disk are kept in `FOLDER.vectors` beside
+    the base, which is sealed. Raises UserError for embeddings that are not there."""
     _known(folder)
-    plain = open_index(folder / "index") if (folder / "index").is_dir() else build_index(pages_in(folder))
+    stored = (folder / "index").is_dir()
+    plain = open_index(folder / "index") if stored else build_index(pages_in(folder))
     if not embeddings and not follow:
         return plain
     try:
-        return plain.hybrid(embedder(embeddings) if embeddings else None, follow)
+        beside = folder.resolve()
+        keep = beside.with_name(f"{beside.name}.vectors") if stored else None
+        return plain.hybrid(embedder(embeddings) if embeddings else None, follow, keep)
     except ValueError as error:
         raise UserError(str(error)) from error
 

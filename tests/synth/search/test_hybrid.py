@@ -155,6 +155,23 @@ def test_names_lead_to_the_pages_that_the_best_lines_name():
     assert index.hybrid(follow=1).hits("cycle", 2)[1].page == "1"  # "Alpha" is "Alpha (1950 play)"
 
 
+def test_only_the_best_lines_are_followed():
+    pages = [
+        Page(id="a", title="Able", text="one two three, of Nan Orr"),
+        Page(id="b", title="Bold", text="one two, of Kim Poe"),
+        Page(id="c", title="Nan Orr", text="Dancer."),
+        Page(id="d", title="Kim Poe", text="Baker."),
+    ]
+    index = build_index(pages)
+    found = [{x.page for x in index.hybrid(follow=n).hits("one two three", 9)} for n in range(3)]
+    assert found == [{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d"}]
+
+
+def test_a_line_does_not_lead_to_its_own_page():
+    pages = [Page(id="a", title="Nan Orr", text="Nan Orr staged one.\nShe danced."), *PAGES[1:2]]
+    assert len(build_index(pages).hybrid(follow=1).hits("staged one", 9)) == 1
+
+
 def test_the_search_tool_follows_names_too():
     passages = [Passage(id=p.id, entity=p.id, title=p.title, text=p.text, facts=()) for p in PAGES]
     query = "staged play 1950 Alpha"
@@ -180,7 +197,7 @@ def test_names_are_the_longest_and_begin_with_no_small_letter():
 
 def test_default_runs_rank_as_before(tmp_path):
     index = build_index(PAGES, tmp_path / "index")
-    assert not (tmp_path / "index" / "vectors").exists()
+    assert not list(tmp_path.rglob("vectors*"))
     assert isinstance(index._ranking, hybrid.Ranking) and not isinstance(Search([_passage()])._ranking, Hybrid)
 
 
@@ -205,8 +222,11 @@ def test_the_command_searches_by_embeddings_and_keeps_them(base, package, capsys
     assert capsys.readouterr().out.strip() == NOTHING
     assert cli.main(["search", "ask", "stream", "--kb", str(base), "--embeddings", "static", "-k", "1"]) == 0
     assert "The river flows." in capsys.readouterr().out
-    head = json.loads((base / "index" / "vectors" / "vectors.json").read_text())
+    head = json.loads((card := base.with_name("kb.vectors") / "vectors.json").read_text())
     assert head["about"] == open_index(base / "index").digest()
+    before = card.stat().st_mtime_ns
+    assert cli.main(["search", "ask", "stream", "--kb", str(base), "--embeddings", "static", "-k", "1"]) == 0
+    assert "The river flows." in capsys.readouterr().out and card.stat().st_mtime_ns == before
 
 
 def test_what_is_not_there_is_refused_in_a_sentence(tmp_path, base, monkeypatch, capsys):
