@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError
-from training.model import remote_code
 
 CODE = Path(__file__).resolve().parents[2]  # the folder that holds flows/, tasks/, synth/, training/
 PACKAGES = ("flows", "tasks", "synth", "training")
@@ -87,8 +86,10 @@ def own() -> list[Path]:
 
 def allow_remote_code() -> None:
     """Let the models that ESPALIER_REMOTE_CODE lists, separated by commas, bring code of their own into this process."""
-    listed = os.environ.get(remote_code.VARIABLE, "").split(",")
-    remote_code.allow(n for part in listed if (n := part.strip()))
+    if listed := os.environ.get("ESPALIER_REMOTE_CODE"):
+        from training.model import remote_code  # every command comes by here
+
+        remote_code.allow(n for part in listed.split(",") if (n := part.strip()))
 
 
 @once_at_rest

@@ -91,8 +91,7 @@ def test_a_folder_cannot_borrow_the_code_of_a_repository_that_is_not_listed(mine
     assert remote_code.allowed(mine) and not remote_code.allowed(folder)
 
 
-def test_the_variable_is_read_where_a_command_starts(mine, monkeypatch, capsys):
-    monkeypatch.setenv(remote_code.VARIABLE, f" {mine} ,")
-    assert main(["recipes", "--json"]) == 0 and remote_code.allowed(mine)
-    monkeypatch.delenv(remote_code.VARIABLE)
+def test_the_variable_is_read_where_a_command_starts(mine, monkeypatch):
     assert main(["recipes", "--json"]) == 0 and not remote_code.allowed(mine)
+    monkeypatch.setenv("ESPALIER_REMOTE_CODE", f" {mine} ,")
+    assert main(["recipes", "--json"]) == 0 and remote_code.allowed(mine)
