@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from traced import traced
 
 from synth.questions.entity_tree import each_question, entity_tree
 from synth.types import Problem, Quarantined, Split
@@ -98,14 +97,8 @@ def test_of_finished_rows_none_is_held(tmp_path):
 def held(run: Callable[[int], Any]) -> float:
     """Bytes of Python's objects that stay for each further row; run(n) makes n rows and gives what must stay."""
     run(10)  # what is imported late is there
-    sizes, kept = [], []
-    for n in (500, 1500):
-        tracemalloc.start()
-        kept.append(run(n))
-        gc.collect()
-        sizes.append(tracemalloc.get_traced_memory()[0])
-        tracemalloc.stop()
-    return (sizes[1] - sizes[0]) / 1000
+    few, many = (traced(lambda n=n: run(n))[0] for n in (500, 1500))
+    return (many - few) / 1000
 
 
 def test_keys_of_rows_are_on_disk(tmp_path):

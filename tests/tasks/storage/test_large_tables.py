@@ -1,10 +1,10 @@
 """Values of a table are held one by one, and chosen without holding all."""
 
-import tracemalloc
 import weakref
 from random import Random
 
 import pytest
+from traced import traced
 
 from synth.types import Demonstration, Message, Problem
 from tasks.lab.toy import problems
@@ -25,13 +25,14 @@ def test_by_id_holds_no_value(tmp_path):
     made = (Demonstration.make(problem=f"{i}", messages=said, split="train") for i in range(3000))
     tables.write(tmp_path / "a.parquet", made, Demonstration)
     tables.ById([tmp_path / "a.parquet"], Demonstration)  # what is imported late is there
-    tracemalloc.start()
-    try:
+
+    def read():
         known = tables.ById([tmp_path / "a.parquet"], Demonstration)
-        size, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(known) == 3000 and size < 300_000, size
+        assert len(known) == 3000
+        return known
+
+    size, _ = traced(read)
+    assert size < 300_000, size
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 400])
