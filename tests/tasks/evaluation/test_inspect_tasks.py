@@ -156,6 +156,9 @@ def test_what_is_refused_is_one_sentence(folder, player, task, said):
     assert "\n" not in str(e.value)
 
 
-def test_nothing_is_left_beside_the_file(folder, player):
-    scored(folder, player, "choice", limit=1)
-    assert sorted(p.name for p in (folder / "data").iterdir()) == ["mine.py"]
+def test_nothing_is_left_beside_the_file(player, tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/mine.py").write_text(TASKS)
+    scored(tmp_path, player, "choice", limit=1)
+    assert sorted(p.name for p in (tmp_path / "data").iterdir()) == ["mine.py"]
