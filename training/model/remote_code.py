@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 VARIABLE = "ESPALIER_REMOTE_CODE"
-_CONFIGS = ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
 _NAMES: set[str] = set()
 
 
@@ -33,9 +32,11 @@ def allowed(path: str | Path) -> bool:
         return False
     if str(path) in names or (folder.exists() and any(_same_place(folder, n) for n in names)):
         return True
-    if not folder.is_dir() or (files := sorted(folder.glob("*.py"))) == [] or not _elsewhere(folder) <= set(names):
+    # at any depth: an auto_map may name code in folders below
+    files = {f.relative_to(folder).as_posix(): f.read_bytes() for f in folder.rglob("*.py")} if folder.is_dir() else {}
+    if not files or not _elsewhere(folder) <= _NAMES:
         return False
-    return any(all(f.read_bytes() == _bytes(name, f.name) for f in files) for name in names)
+    return any(all(data == _bytes(name, file) for file, data in files.items()) for name in names)
 
 
 def refusal(path: str | Path) -> str:
@@ -54,8 +55,9 @@ def _same_place(folder: Path, name: str) -> bool:
 def _elsewhere(folder: Path) -> set[str]:
     """The Hub repositories that the `auto_map` of a folder takes code from ("owner/name--module.Class")."""
     out: set[str] = set()
-    for file in (f for c in _CONFIGS if (f := folder / c).exists()):
-        told = json.loads(file.read_text(encoding="utf-8")).get("auto_map") or {}
+    for file in folder.glob("*.json"):
+        read = json.loads(file.read_text(encoding="utf-8"))
+        told = read.get("auto_map") or {} if isinstance(read, dict) else {}
         classes = told.values() if isinstance(told, dict) else [told]
         for one in classes:
             for name in one if isinstance(one, list) else [one]:

@@ -82,11 +82,25 @@ def test_what_was_trained_from_it_may_run_the_same_code_and_no_other(mine, tmp_p
         load_model(tmp_path / "sft")
 
 
-def test_a_folder_cannot_borrow_the_code_of_a_repository_that_is_not_listed(mine, tmp_path):
-    folder = shutil.copytree(mine, tmp_path / "borrows")
+def test_code_in_a_folder_below_counts_too(mine, tmp_path):
+    folder = shutil.copytree(mine, tmp_path / "hides")
+    (folder / "below").mkdir()
+    (folder / "below/modeling_other.py").write_text(CODE)
     config = json.loads((folder / "config.json").read_text())
-    config["auto_map"]["AutoModelForCausalLM"] = "someone/else--modeling_mine.Mine"
+    config["auto_map"]["AutoModelForCausalLM"] = "below/modeling_other.Mine"
     (folder / "config.json").write_text(json.dumps(config))
+    remote_code.allow([str(mine)])
+    assert not remote_code.allowed(folder)
+    shutil.copytree(folder / "below", mine / "below")
+    assert remote_code.allowed(folder), "the listed model has it too"
+
+
+@pytest.mark.parametrize("file", ["config.json", "video_preprocessor_config.json"])
+def test_a_folder_cannot_borrow_the_code_of_a_repository_that_is_not_listed(file, mine, tmp_path):
+    folder = shutil.copytree(mine, tmp_path / "borrows")
+    config = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+    config["auto_map"] = {**config.get("auto_map", {}), "AutoModelForCausalLM": "someone/else--modeling_mine.Mine"}
+    (folder / file).write_text(json.dumps(config))
     remote_code.allow([str(mine)])
     assert remote_code.allowed(mine) and not remote_code.allowed(folder)
 
