@@ -8,7 +8,7 @@ import importlib.util
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,14 +30,12 @@ from training.rollout.torch_sampler import TorchSampler
 MOST = 256  # tokens of a turn where a task names no number
 TOGETHER = 64  # requests that are answered in one batch, at most
 _GATHERED = 0.02  # seconds in which requests are gathered into a batch
-_ROLES = {"system": "system", "user": "user", "assistant": "assistant"}
 
 
 @dataclass
 class _Asked:
     messages: list[Message]
-    config: GenerateConfig
-    answered: anyio.Event = field(default_factory=anyio.Event)
+    sampling: Sampling
     output: ModelOutput | None = None
     error: Exception | None = None
 
@@ -67,7 +65,7 @@ class InspectModel(ModelAPI):
             )
         if (config.num_choices or 1) > 1:
             raise UserError("a task of Inspect asks for several choices at once (num_choices): let it use epochs")
-        asked = _Asked([_message(m) for m in input], config)
+        asked = _Asked([_message(m) for m in input], _sampling(config))
         self.waiting.append(asked)
         self.lock = self.lock or anyio.Lock()
         async with self.lock:
@@ -81,32 +79,19 @@ class InspectModel(ModelAPI):
         return asked.output
 
     def _answer(self, batch: Sequence[_Asked]) -> None:
-        alike: dict[str, list[_Asked]] = {}
+        alike: dict[Sampling, list[_Asked]] = {}
         for asked in batch:
+            alike.setdefault(asked.sampling, []).append(asked)
+        for sampling, same in alike.items():
             try:
-                alike.setdefault(repr(self._sampling(asked.config)), []).append(asked)
-            except ValueError as e:
-                asked.error = e
-        for same in alike.values():
-            try:
-                self._sample(same)
+                self._sample(same, sampling)
             except Exception as e:  # raised where the request waits
                 for asked in same:
                     asked.error = e
 
-    def _sampling(self, config: GenerateConfig) -> Sampling:
-        return Sampling(
-            temperature=config.temperature or 0.0,
-            top_p=1.0 if config.top_p is None else config.top_p,
-            top_k=config.top_k or 0,
-            max_tokens=config.max_tokens or MOST,
-            stop=tuple(config.stop_seqs or ()),
-        )
-
-    def _sample(self, same: Sequence[_Asked]) -> None:
+    def _sample(self, same: Sequence[_Asked], sampling: Sampling) -> None:
         """The answers to requests with the same settings, in one batch."""
         renderer = self.player.renderer
-        sampling = self._sampling(same[0].config)
         prompts, seeds = [], []
         for asked in same:
             ids = renderer.prompt(asked.messages)
@@ -126,12 +111,22 @@ class InspectModel(ModelAPI):
             asked.output = ModelOutput.from_content("espalier", text, stop_reason=ended)
 
 
+def _sampling(config: GenerateConfig) -> Sampling:
+    return Sampling(
+        temperature=config.temperature or 0.0,
+        top_p=1.0 if config.top_p is None else config.top_p,
+        top_k=config.top_k or 0,
+        max_tokens=config.max_tokens or MOST,
+        stop=tuple(config.stop_seqs or ()),
+    )
+
+
 def _message(m: ChatMessage) -> Message:
-    if m.role not in _ROLES or any(getattr(part, "type", "text") != "text" for part in _parts(m)):
+    if m.role == "tool" or any(getattr(part, "type", "text") != "text" for part in _parts(m)):
         raise UserError(
             f"a task of Inspect has a {m.role} message that is not plain text: run it with Inspect itself against `espalier serve MODEL`"
         )
-    return Message(role=_ROLES[m.role], content=m.text)
+    return Message(role=m.role, content=m.text)
 
 
 def _parts(m: ChatMessage) -> Sequence[Any]:
@@ -154,7 +149,8 @@ def load_task(stage: Stage, spec: Mapping[str, Any], where: str) -> Benchmark:
     texts = tuple((i, _text(s)) for i, s in samples.items() if i in drawn)
 
     def score(player: Player, items: Sequence[str]) -> list[Row]:
-        ids = [_id(samples[i], n) for n, i in enumerate(samples) if i in set(items)]
+        wanted = set(items)
+        ids = [_id(s, n) for n, (i, s) in enumerate(samples.items()) if i in wanted]
         model = get_model("espalier/model", memoize=False, player=player, seed=stage.seed)
         log = _run(_task(stage, str(spec["inspect"]), where), model, ids, where)
         by_item: dict[str, list[Mapping[str, float]]] = {}

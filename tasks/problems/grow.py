@@ -32,7 +32,7 @@ from tasks.knowledge.stored import Stored
 from tasks.planning.settings import Quotas
 from tasks.runtime import ray_tasks
 from tasks.storage import tables
-from tasks.storage.finished import Finished
+from tasks.storage.finished import Finished, joined
 from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
@@ -123,10 +123,6 @@ def _built(build: Callable[..., Any], folder: Path, knobs: dict[str, Any]) -> An
     return build(folder, **knobs)
 
 
-def _name(key: tuple) -> str:
-    return "/".join(map(str, key))
-
-
 @contextmanager
 def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Callable[..., Iterable]]:
     """A `map` over other processes that keeps order and works only a little ahead."""
@@ -175,7 +171,7 @@ def grow(
     trees = maker(folder, **knobs)
     if finished is None:
         return make_tree(trees, pairs=trees.pairs)
-    return make_tree(lambda *key: finished(_name(key), lambda: trees(*key)), pairs=trees.pairs)
+    return make_tree(lambda *key: finished(joined(key), lambda: trees(*key)), pairs=trees.pairs)
 
 
 def cells(sizes: Mapping[Split, int], depths: Sequence[int]) -> dict[tuple[Split, int], int]:

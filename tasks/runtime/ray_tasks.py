@@ -29,7 +29,7 @@ from typing import Any, Protocol, TypeVar
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, check, enter, given, got
-from tasks.storage.finished import Finished
+from tasks.storage.finished import Finished, joined
 from tasks.storage.shards import in_order
 from training.rollout.players import CONTEXT, TRIES, Ended, Late
 
@@ -176,15 +176,11 @@ def away(
 ) -> Iterator[Any]:
     """What `build(*of)` makes of each key, in order: built once in a process elsewhere, and called with the key, or `ask(built, *key)`.
     imap: of the pool; finished: stores items by key, and those that it knows are not made again."""
-    there = lambda key: finished is not None and _name(key) in finished  # noqa: E731
+    there = lambda key: finished is not None and joined(key) in finished  # noqa: E731
     job = partial(_away, build, of, ask)
     made = lambda missing: chain.from_iterable(imap(job, _some(missing)))  # noqa: E731
     for key, item in in_order(keys, there, made):
-        yield finished(_name(key), lambda item=item: item) if finished is not None else item
-
-
-def _name(key: tuple[Any, ...]) -> str:
-    return "/".join(map(str, key))
+        yield finished(joined(key), lambda item=item: item) if finished is not None else item
 
 
 def _some(keys: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

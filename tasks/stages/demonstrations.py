@@ -116,8 +116,8 @@ def demonstrations(
     )
     items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
     sizes: dict[Split, int] = {"train": n_browse, "valid": n_browse_valid}
+    described = [p for p in tables.each(table, Problem) if p.lineage.get("pattern")] if any(sizes.values()) else []
     for split, wanted in sizes.items():
-        described = [p for p in tables.each(table, Problem) if p.lineage.get("pattern")] if wanted else []
         items += browse(
             stage,
             draw(described, split, len(described), stage.seed),

@@ -24,6 +24,11 @@ from tasks.storage.faults import fault
 T = TypeVar("T")
 
 
+def joined(key: tuple[Any, ...]) -> str:
+    """The key of a row that several values tell apart."""
+    return "/".join(map(str, key))
+
+
 class Finished:
     """`finished(key, make)` is make(), or what an earlier run of the same work folder got for `key`.
 

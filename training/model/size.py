@@ -164,13 +164,14 @@ def size_by_config(path: str | Path) -> Size:
     from training.model import remote_code
 
     place = Path(path).expanduser()
-    trusted = remote_code.allowed(place if place.exists() else str(path))
+    name = str(place if place.exists() else path)
+    trusted = remote_code.allowed(name)
     if not place.exists() and (str(path).startswith((".", "/", "~")) or str(path).count("/") != 1):
         raise ValueError(
             f"there is no model {path}: name a folder, a config.json, a GGUF file, or a Hub id such as Qwen/Qwen3-8B"
         )
     try:
-        given: Any = AutoConfig.from_pretrained(str(place if place.exists() else path), trust_remote_code=trusted)
+        given: Any = AutoConfig.from_pretrained(name, trust_remote_code=trusted)
         config = given.get_text_config()
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=trusted)

@@ -150,8 +150,8 @@ class InProcess:
         threads, set_threads = torch.get_num_threads(), torch.set_num_threads
         with torch.random.fork_rng():
             try:
-                code = {"trust_remote_code": True} if allowed(self.folder) else {}
-                return vllm.LLM(model=str(self.folder), **code, **self.settings)  # its tokenizer finds stop strings
+                # its tokenizer finds stop strings
+                return vllm.LLM(model=str(self.folder), trust_remote_code=allowed(self.folder), **self.settings)
             finally:  # on a CPU vLLM replaces this function globally
                 torch.set_num_threads = set_threads
                 torch.set_num_threads(threads)
