@@ -99,6 +99,7 @@ class Pretrained(World):
         self.shown, self.test, others = drawn[0], drawn[1 : QUESTIONS + 1], drawn[QUESTIONS + 1 :][:JUDGED]  # type: ignore[assignment]
         self.longest, self.sampling = LONGEST, Sampling(max_tokens=LONGEST, temperature=TEMPERATURE)
         self.peers: dict[tuple[str, float], float] = {}
+        self.read: dict[bytes, float] = {}  # rewards by the ids that the scorer has read: a fit asks of the same answers again and again
         self.pairs = self._pairs(others)
 
     def prompt(self, p: Any) -> np.ndarray:
@@ -132,8 +133,12 @@ class Pretrained(World):
         def rewards(rows: Sequence[np.ndarray]) -> list[float]:
             if not rows:
                 return []
-            split = [max(i for i in range(3, len(r)) if np.array_equal(r[i - 3 : i], before)) for r in rows]
-            return np.exp(own.logp([(r[:i], r[i:]) for r, i in zip(rows, split, strict=True)])).tolist()
+            new = list({key: r for r in rows if (key := r.tobytes()) not in self.read}.values())
+            split = [max(i for i in range(3, len(r)) if np.array_equal(r[i - 3 : i], before)) for r in new]
+            if new:
+                values = np.exp(own.logp([(r[:i], r[i:]) for r, i in zip(new, split, strict=True)]))
+                self.read |= {r.tobytes(): float(v) for r, v in zip(new, values, strict=True)}
+            return [self.read[r.tobytes()] for r in rows]
 
         return Engine(
             sampler=TorchSampler(self.model, self.renderer.end_id),
