@@ -130,6 +130,7 @@ class Engine:
     called    the name of this model in accounts
     reference the model that preference training began with, called "reference"; None: it is not there
     steered   prompt [n] -> what changes the residual stream of every draw behind it; None: nothing does
+    answer    the class that writes an answer where a decoder drafts; None: `Answer` (training/decode/_drafts.py)
     """
 
     sampler: Any
@@ -141,6 +142,7 @@ class Engine:
     called: str = "policy"
     reference: Engine | None = None
     steered: Callable[[np.ndarray], Edit] | None = None
+    answer: type[Any] | None = None
 
     @property
     def writes(self) -> str:
