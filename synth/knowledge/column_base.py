@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
+from json.encoder import encode_basestring as _quoted  # `json.dumps` of a text, without its object for each
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,6 @@ _TEXT = pa.large_string()
 _FACT = ("id", "subject", "relation", "object", "literal", "source", "span", "title", "text")
 _BATCH = 16_384  # records
 _FAR = np.iinfo(np.int64).max
-_quoted = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each text
 
 
 @dataclass
