@@ -29,6 +29,7 @@ ALONE = {  # who alone may import it
         "tasks/schedule/app.py",
         "tasks/schedule/server.py",
         "tasks/schedule/deployments.py",
+        "tasks/schedule/sweeps.py",
         "flows/pipeline.py",
         "flows/champion.py",
         "flows/elsewhere.py",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 from flows.cli._text import columns, count, dump
@@ -25,6 +26,7 @@ def add(commands: Any) -> None:
         "--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="a value that holds for all of them"
     )
     p.add_argument("--dry-run", action="store_true", help="list the values and which of them have run, and stop")
+    p.add_argument("--no-watch", action="store_true", help="show no runs in Prefect, and start no server for them")
     p.add_argument("--json", action="store_true", help="print the numbers as JSON")
     p.set_defaults(run=sweep)
 
@@ -35,6 +37,7 @@ def sweep(args: argparse.Namespace) -> int:
     from tasks.results import snapshots
     from tasks.results import sweep as task
     from tasks.runtime import termination
+    from tasks.schedule import sweeps
 
     root = inside()
     if args.workers < 1:
@@ -58,7 +61,9 @@ def sweep(args: argparse.Namespace) -> int:
     say = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
     termination.on_sigterm("sweep")
     with task.alone(root):
-        failed = task.run(root, name, points, commit, workers=args.workers, say=say, devices=devices)
+        told = {"grid": args.grid, "workers": args.workers, "recipe": args.recipe, "set": args.set, "commit": commit}
+        with nullcontext() if args.no_watch else sweeps.shown(root, name, told, say) as runs:
+            failed = task.run(root, name, points, commit, workers=args.workers, say=say, devices=devices, runs=runs)
         there = [p for p in points if p.name in snapshots.experiments(root)]
         if there:
             page, results = task.report(root, name, points)

@@ -9,6 +9,7 @@ checkpoint; a sweep that is begun again goes on with the values that have no exp
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import queue
@@ -28,6 +29,7 @@ from tasks.core.config import parse
 from tasks.results import curves, curves_page, snapshots
 from tasks.runtime import dvc, process
 from tasks.runtime.stage import only
+from tasks.schedule.sweeps import Kind, Runs, died
 from tasks.storage import state
 
 TRIES = 3  # tries of a value whose worker is killed, or ends with the code of a transient error
@@ -124,9 +126,10 @@ def run(
     workers: int,
     say: Callable[[str], None],
     devices: int = 0,
+    runs: Runs | None = None,
 ) -> dict[str, str]:
     """Runs values without an experiment, `workers` at a time. Returns the failed experiments -> why each failed. With
-    devices, worker k sees only device k modulo their number."""
+    devices, worker k sees only device k modulo their number; `runs` shows each value as a run of Prefect's."""
     folder = root / ".espalier" / "sweep" / name
     known = snapshots.experiments(root)
     todo: queue.SimpleQueue[Point] = queue.SimpleQueue()
@@ -136,6 +139,7 @@ def run(
     say(f"sweep {name}: {len(points)} values, {len(points) - len(left)} are there already, {workers} at a time")
     failed: dict[str, str] = {}
     errors: list[BaseException] = []
+    runs = runs or Runs(name, say)  # that no server hears of
     git, stop, done = threading.Lock(), threading.Event(), itertools.count(len(points) - len(left) + 1)
 
     def work(k: int) -> None:
@@ -148,31 +152,46 @@ def run(
                     point = todo.get_nowait()
                 except queue.Empty:
                     return
-                why = _one(root, tree, point, commit, env, folder / f"{point.name}.log", git, stop)
-                if stop.is_set():
+                runs.begin(point.name, " ".join(point.words), shown(point))
+                log, again = folder / f"{point.name}.log", functools.partial(runs.again, point.name)
+                try:
+                    how, why = _one(root, tree, point, commit, env, log, git, stop, again)
+                except BaseException as e:
+                    runs.end(point.name, *died(e))
+                    raise
+                runs.end(point.name, how, why)
+                if how == "Cancelled":
                     return
-                if why:
+                if how != "Completed":
                     failed[point.name] = why
-                say(f"  {next(done)}/{len(points)}  {' '.join(point.words)}{f'  failed: {why}' if why else ''}")
+                bad = "" if how == "Completed" else f"  failed: {why}"
+                say(f"  {next(done)}/{len(points)}  {' '.join(point.words)}{bad}")
         except BaseException as e:
             errors.append(e)
             stop.set()
+        finally:
+            over[k].set()
 
-    threads = [threading.Thread(target=work, args=(k,), name=f"worker-{k}") for k in range(min(workers, len(left)))]
-    for t in threads:
-        t.start()
+    # Not Thread.join: before Python 3.13 a thread whose join a signal interrupts counts as ended.
+    over = [threading.Event() for _ in range(min(workers, len(left)))]
+    for k in range(len(over)):
+        threading.Thread(target=work, args=(k,), name=f"worker-{k}").start()
     try:
-        for t in threads:
-            while t.is_alive():
-                t.join(0.5)
+        for worker in over:
+            worker.wait()
     except BaseException:
         stop.set()
-        for t in threads:
-            t.join()
+        for worker in over:
+            worker.wait()
         raise
     if errors:
         raise errors[0]
     return failed
+
+
+def shown(point: Point) -> dict[str, Any]:
+    """The values of a point by the names that a person writes, all of them JSON."""
+    return {k.removeprefix("set."): v for k, v in json.loads(json.dumps(dict(point.changes), default=str)).items()}
 
 
 def _one(
@@ -184,10 +203,14 @@ def _one(
     log: Path,
     git: threading.Lock,
     stop: threading.Event,
-) -> str:
-    """Runs one value in a worktree; returns why it failed, or ""."""
-    code = 0
-    for _ in range(TRIES):
+    again: Callable[[str], None],
+) -> tuple[Kind, str]:
+    """Runs one value in a worktree; returns how it ended, and why or as which experiment. again: gets why a worker is
+    begun once more."""
+    code, how, killed = 0, "", False
+    for k in range(TRIES):
+        if k:
+            again(f"its worker was ended ({how}), and is begun again: try {k + 1} of {TRIES}")
         lines: list[str] = []
         with log.open("a", encoding="utf-8") as out:
 
@@ -210,17 +233,18 @@ def _one(
                         with git:  # references and objects belong to the project
                             dvc.save(point.name, " ".join(point.words), tree)
             except InterruptedError:
-                return ""
+                return "Cancelled", "the sweep was ended; the same command runs it"
             finally:
                 _git(tree, "checkout", "-q", "-f", "--detach", commit)
         if not code:
-            return ""
+            return "Completed", f"experiment {point.name}"
+        how = signal.Signals(-code).name if code < 0 else f"code {code}"
         errors = [x.strip().removeprefix("error: ") for x in lines if x.startswith("error: ")]
-        exited = [x for x in lines if f"exited with {TRANSIENT}" in x or "exited with -" in x]
-        if code > 0 and code != TRANSIENT and not exited:
-            return errors[-1] if errors else (lines[-1].strip() if lines else f"dvc ended with code {code}; see {log}")
-    how = signal.Signals(-code).name if code < 0 else f"code {code}"
-    return f"its worker was ended {TRIES} times ({how}); {log} has what it said"
+        killed = code < 0 or any("exited with -" in x for x in lines)
+        if not killed and code != TRANSIENT and not any(f"exited with {TRANSIENT}" in x for x in lines):
+            last = lines[-1].strip() if lines else f"dvc ended with code {code}; see {log}"
+            return "Failed", errors[-1] if errors else last
+    return "Crashed" if killed else "Failed", f"its worker was ended {TRIES} times ({how}); {log} has what it said"
 
 
 def _worktree(root: Path, place: Path, commit: str) -> Path:

@@ -15,7 +15,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, UTC
 from pathlib import Path
@@ -46,7 +46,7 @@ def password(root: Path) -> str:
 def link(root: Path, url: str) -> str:
     """The link to the server's pages; with the token if the server is the project's own."""
     address = url.removesuffix("/api")
-    own = os.environ.get("PREFECT_HOME") == str(home(root).resolve())
+    own = "PREFECT_API_URL" not in os.environ or os.environ.get("PREFECT_HOME") == str(home(root).resolve())
     return local.link(address, password(root).partition(":")[2]) if own else address
 
 
@@ -87,34 +87,52 @@ def connect(root: Path) -> str:
 
 
 def settle(root: Path, port: int | None = None) -> tuple[str, bool]:
+    """`address`, with this process set up to talk to the server: Prefect reads its settings once, when it is
+    imported."""
+    url, fresh = address(root, port)
+    os.environ.update(environment(root, url))
+    return url, fresh
+
+
+def address(root: Path, port: int | None = None) -> tuple[str, bool]:
     """The address of the server in use, or the one where `running` will start it (`port`; default PORT, or a free one),
-    and whether it is still to be started. This process is set up to talk to it: Prefect reads its settings once, when
-    it is imported."""
+    and whether it is still to be started."""
     url = find(root)
     fresh = url is None
     if url is None:
         url = f"http://127.0.0.1:{_port(port)}/api"
     home(root).mkdir(parents=True, exist_ok=True)
     home(root).chmod(0o700)  # the token, and a database that says what a worker runs
-    os.environ.update(environment(root, url))
     return url, fresh
 
 
 @contextmanager
 def running(root: Path, url: str) -> Iterator[None]:
-    """A server at `url`, ended with this."""
-    address = url.removesuffix("/api")
-    settings = app.settings(password(root), address)
-    with beside(root, "server", "tasks.schedule.app", address.rpartition(":")[2], env=settings) as child:
-        until = time.monotonic() + PATIENCE
-        while not answers(url):
-            if child.poll() is not None or time.monotonic() > until:
-                raise UserError(
-                    f"the Prefect server did not start; {home(root) / 'server.log'} ends: {_last_line(root, 'server')}"
-                )
-            time.sleep(0.3)
-        _note(home(root) / "server.json", child.pid, url=url)
+    """A server at `url` that answers, ended with this."""
+    with begun(root, url) as wait:
+        wait()
         yield
+
+
+@contextmanager
+def begun(root: Path, url: str) -> Iterator[Callable[[], None]]:
+    """A server at `url`, ended with this; the function waits until it answers, and raises UserError if it does not
+    start."""
+    at = url.removesuffix("/api")
+    env = environment(root, url) | app.settings(password(root), at)
+    with beside(root, "server", "tasks.schedule.app", at.rpartition(":")[2], env=env) as child:
+
+        def wait() -> None:
+            until = time.monotonic() + PATIENCE
+            while not answers(url):
+                if child.poll() is not None or time.monotonic() > until:
+                    raise UserError(
+                        f"the Prefect server did not start; {home(root) / 'server.log'} ends: {_last_line(root, 'server')}"
+                    )
+                time.sleep(0.3)
+            _note(home(root) / "server.json", child.pid, url=url)
+
+        yield wait
 
 
 def _port(wanted: int | None) -> int:
@@ -188,15 +206,9 @@ def worker(pool: str) -> list[str]:
 def tidy(api: Any, root: Path) -> list[str]:
     """Make the states true before a worker starts: runs whose process is gone have crashed, and of the runs that nobody
     started in time only the last of each deployment is still to be run. Returns a line about each."""
-    from prefect.states import Cancelled, Crashed
+    from prefect.states import Cancelled
 
-    lines = []
-    for run in _runs(api, ("RUNNING", "CANCELLING"), 200):
-        about, alive = _noted(home(root) / "runs" / f"{run.id}.json")
-        if about and not alive:
-            gone = Crashed(message="its process is gone; the next run goes on from where it was")
-            api.set_flow_run_state(run.id, gone, force=True)
-            lines.append(f"{run.name}: its process is gone, now marked as crashed")
+    lines = bury(api, root)
     late: dict[Any, list[Any]] = {}
     for run in _runs(api, ("SCHEDULED",), 200):
         if run.deployment_id and run.expected_start_time and run.expected_start_time < datetime.now(UTC):
@@ -206,6 +218,27 @@ def tidy(api: Any, root: Path) -> list[str]:
             missed = Cancelled(message="missed while no worker ran; a later one of its deployment runs")
             api.set_flow_run_state(run.id, missed, force=True)
             lines.append(f"{run.name}: missed while no worker ran; a later one runs instead")
+    return lines
+
+
+def bury(api: Any, root: Path) -> list[str]:
+    """Marks the runs whose process is gone as crashed, and the runs below them. Returns a line about each."""
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.client.schemas.sorting import FlowRunSort
+    from prefect.states import Crashed
+
+    lines = []
+    for run in _runs(api, ("RUNNING", "CANCELLING"), 200):
+        about, alive = _noted(home(root) / "runs" / f"{run.id}.json")
+        if about and not alive:
+            below = FlowRunFilter.model_validate(
+                {"parent_flow_run_id": {"any_": [run.id]}, "state": {"type": {"any_": ["RUNNING", "PENDING"]}}}
+            )
+            gone = Crashed(message="its process is gone; the next run goes on from where it was")
+            left = api.read_flow_runs(flow_run_filter=below, sort=FlowRunSort.EXPECTED_START_TIME_DESC, limit=200)
+            for one in [*left, run]:
+                api.set_flow_run_state(one.id, gone, force=True)
+            lines.append(f"{run.name}: its process is gone, now marked as crashed")
     return lines
 
 

@@ -2,6 +2,9 @@
 
 import fcntl
 import json
+import os
+import signal
+import time
 
 import grid
 import pytest
@@ -11,6 +14,8 @@ from flows import cli
 from tasks.core.errors import UserError
 from tasks.results import snapshots
 from tasks.results import sweep as task
+from tasks.schedule import server, sweeps
+from tasks.storage import state
 
 
 @pytest.fixture
@@ -18,6 +23,8 @@ def root(tmp_path, monkeypatch):
     root = grid.project(tmp_path / "mine")
     monkeypatch.chdir(root)
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
+    for name in ("PREFECT_API_URL", "PREFECT_HOME"):
+        monkeypatch.delenv(name, raising=False)
     for key, value in {**toy.WHO, "MARKS": str(tmp_path)}.items():
         monkeypatch.setenv(key, value)
     return root
@@ -37,18 +44,54 @@ def test_values_are_read():
         task.grid(["seed=1..20000"], "c", {}, frozenset({"seed"}))
 
 
+def shown(root, url):
+    """The states of the runs that a server knows by name, with their messages; that of the sweep is ""."""
+    with sweeps._connected(root, url, lambda: None, print) as api:
+        runs = api.read_flow_runs(limit=50)
+    (above,) = (r for r in runs if r.parent_task_run_id is None)
+    assert above.parameters["workers"] == 2 and all(above.tags[0] == r.tags[0] == "sweep" for r in runs)
+    assert {r.name: r.parameters for r in runs if r is not above} == {
+        f"rl.optimizer.lr={lr} seed={s}": {"rl.optimizer.lr": lr, "seed": s} for lr in (0.25, 0.5) for s in (1, 2)
+    }
+    return {"" if r is above else r.name: (r.state.name, r.state.message.partition(" (")[0], r.run_count) for r in runs}
+
+
 @pytest.mark.slow
-def test_a_killed_worker_changes_no_byte_and_a_failed_value_is_the_only_one_to_run_again(root, tmp_path, capsys):
+def test_a_killed_worker_or_server_changes_no_byte_and_a_failed_value_is_the_only_one_to_run_again(
+    root, tmp_path, capsys, monkeypatch
+):
     sweep = ["sweep", "rl.optimizer.lr=0.25,0.5", "seed=1..2", "--workers", "2"]
     (tmp_path / "kill-0.5-2").touch()
     (tmp_path / "fail-0.25-1").touch()
     assert cli.main(sweep) == 1
     said = capsys.readouterr()
     assert "failed: rl.optimizer.lr=0.25 seed=1: evaluate: lr 0.25 does not go" in said.err
+    assert "Prefect shows it at http://127.0.0.1:" in said.err and "warning: Prefect" not in said.err
     assert len(snapshots.experiments(root)) == 3 and not (tmp_path / "kill-0.5-2").exists()
-    assert cli.main([*sweep, "--json"]) == 0
+
+    begin = sweeps.Runs.begin
+
+    def killed(runs, *about):
+        begin(runs, *about)
+        os.killpg(state.read(server.home(root) / "server.json", else_="the test fails")["pid"], signal.SIGKILL)
+
+    monkeypatch.setattr(sweeps.Runs, "begin", killed)
+    monkeypatch.setattr(sweeps, "LAST", 1.0)
+    url, fresh = server.address(root)
+    assert fresh, "the server of the sweep has ended with it"
+    with server.running(root, url):
+        done = [x for x in snapshots.experiments(root)]
+        assert shown(root, url) == {
+            "": ("Failed", "1 of 4 values failed", 1),
+            "rl.optimizer.lr=0.25 seed=1": ("Failed", "evaluate: lr 0.25 does not go", 1),
+            "rl.optimizer.lr=0.25 seed=2": ("Completed", f"experiment {min(done)}", 1),
+            "rl.optimizer.lr=0.5 seed=1": ("Completed", f"experiment {sorted(done)[1]}", 1),
+            "rl.optimizer.lr=0.5 seed=2": ("Completed", f"experiment {max(done)}", 2),
+        }
+        capsys.readouterr()
+        assert cli.main([*sweep, "--json"]) == 0
     said = capsys.readouterr()
-    assert "4 values, 3 are there already" in said.err
+    assert "4 values, 3 are there already" in said.err and said.err.count("warning: Prefect does not show all") == 1
     found = json.loads(said.out)
     scores = found["scores"]["rl"]["pass@1"]
     assert {k: v["values"] for k, v in scores.items()} == {
@@ -65,6 +108,24 @@ def test_a_killed_worker_changes_no_byte_and_a_failed_value_is_the_only_one_to_r
     (root / "params.yaml").write_text("seed: 2\nset: {rl: {optimizer: {lr: 0.5}}}\n")
     toy.sh(root, "repro", "-q", "-f")
     assert (root / "artifacts/evaluate/metrics.json").read_bytes() == bytes_of
+
+
+def test_what_interrupts_a_sweep_waits_for_its_workers(root, monkeypatch):
+    ended = []
+
+    def one(root, tree, point, commit, env, log, git, stop, again):
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wait(60)
+        time.sleep(0.3)  # as DVC takes to end
+        ended.append(point.name)
+        return "Cancelled", "it was ended"
+
+    monkeypatch.setattr(task, "_one", one)
+    monkeypatch.setattr(task, "_worktree", lambda root, place, commit: place)
+    name, points = task.grid(["seed=1..2"], "c", {}, frozenset({"seed"}))
+    with pytest.raises(KeyboardInterrupt):
+        task.run(root, name, points, "c", workers=1, say=print)
+    assert ended == [points[0].name]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -190,6 +191,8 @@ class Api:
         self.runs, self.told = runs, {}
 
     def read_flow_runs(self, flow_run_filter, sort, limit):
+        if above := flow_run_filter.parent_flow_run_id:
+            return [r for r in self.below if r.above in above.any_]
         return [r for r in self.runs if r.state in {t.value for t in flow_run_filter.state.type.any_}]
 
     def set_flow_run_state(self, id, state, force):
@@ -219,8 +222,10 @@ def test_of_missed_runs_the_last_of_each_deployment_is_still_to_be_run(tmp_path)
 
 def test_runs_of_dead_processes_have_crashed(tmp_path):
     """Prefect would show them as running for ever, and they would hold the place of the next."""
-    api = Api(run("dead", "RUNNING"), run("alive", "RUNNING"), run("elsewhere", "RUNNING"))
-    server._note(server.home(tmp_path) / "runs/dead.json", 2**22 + 1)
+    dead, other, value = uuid4(), uuid4(), uuid4()
+    api = Api(run(dead, "RUNNING"), run("alive", "RUNNING"), run("elsewhere", "RUNNING"))
+    api.below = [SimpleNamespace(id=value, above=dead), SimpleNamespace(id="x", above=other)]
+    server._note(server.home(tmp_path) / f"runs/{dead}.json", 2**22 + 1)
     server.note(tmp_path, "alive")
     assert len(server.tidy(api, tmp_path)) == 1
-    assert api.told == {"dead": "Crashed"}
+    assert api.told == {dead: "Crashed", value: "Crashed"}
