@@ -517,8 +517,8 @@ def test_promotion_decides_by_interval(root):
 
 
 def hurried(root, monkeypatch, name="mlflow.db"):
-    """The project's database, waited for a fifth of a second where it is locked, not five seconds at a time."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/{name}?timeout=0.2")
+    """The project's database, waited for a twentieth of a second where it is locked, not five seconds at a time."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/{name}?timeout=0.05")
     return sqlite3.connect(root / name, isolation_level=None)
 
 
