@@ -104,3 +104,17 @@ def test_times_are_written_of_what_takes_time(tmp_path):
     path = tmp_path / "times.txt"
     fast.write({"a.py::x": (0.9, 0.2), "a.py::many": (7.0, 0.1), "b.py::y": (0.6, 0.6)}, path)
     assert fast.listed(path) == {"a.py::many": (7.0, 0.1), "b.py::y": (0.6, 0.6)}
+
+
+@pytest.mark.parametrize("how", [("-p", "no:xdist"), ("-p", "xdist", "-n", "2", "--dist", "loadfile")])
+def test_times_are_measured_with_and_without_workers(how, tmp_path):
+    (tmp_path / "here.py").write_text("import fast, pathlib\nfast.TIMES = pathlib.Path('times.txt').absolute()\n")
+    (tmp_path / "times.txt").write_text("7.0 7.0 test_it.py::test_gone\n8.0 8.0 test_other.py::test_stays\n")
+    busy = "import time, pytest\ndef work():\n    end = time.process_time() + 0.4\n    while time.process_time() < end: pass\n"
+    source = f"{busy}@pytest.mark.parametrize('i', range(3))\ndef test_many(i): work()\ndef test_quick(): pass\n"
+    done = run(tmp_path, source, "-p", "fast", "-p", "here", "--times", "-q", *how)
+    known = fast.listed(tmp_path / "times.txt")
+    assert set(known) == {"test_it.py::test_many", "test_other.py::test_stays"}, done.stdout + done.stderr
+    whole, ends = known["test_it.py::test_many"]
+    assert whole >= 1.2 and 0.8 <= ends < whole
+    assert "all 1 files" in done.stdout

@@ -6,7 +6,8 @@ out of --fast are the tests marked `slow` or `engine` and the functions whose fi
 Files that take long begin first: a worker that begins such a one last keeps the others waiting. Every package keeps most of
 its tests under --fast; CI runs everything.
 
-`pytest -p no:xdist --times FOLDER...` measures these folders and writes their lines anew.
+`pytest --times FOLDER...` measures these folders and writes their lines anew; `make test ARGS="--times -n 3 --dist loadfile
+--no-loadscope-reorder"` measures all, and prints the seconds of each file that takes over ten.
 """
 
 import resource
@@ -23,14 +24,16 @@ CASES = 2  # of one function
 QUICK = 0.3  # seconds
 SLOW = 10.0  # seconds, the least that a function marked `slow` takes
 WORTH = 1.0  # seconds of all cases from which on a function is written down
+PRINTED = 10.0  # seconds from which on a file is named at the end of --times
 HEAD = """\
 # Seconds of one core of all cases of a test function, of its first and last case, and its name (tests/support/fast.py).
-# Written by `pytest -p no:xdist --times`. Functions that take less are not listed.
+# Written by `pytest --times`. Functions that take less are not listed.
 """
 
 
-def listed(path: Path = TIMES) -> dict[str, tuple[float, float]]:
-    """Function -> seconds of all its cases, and of the first and last."""
+def listed(path: Path | None = None) -> dict[str, tuple[float, float]]:
+    """Function -> seconds of all its cases, and of the first and last, of a file (default: TIMES)."""
+    path = path or TIMES
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = (line.split() for line in lines if line and not line.startswith("#"))
     return {name: (float(whole), float(ends)) for whole, ends, name in rows}
@@ -47,7 +50,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("--times"):
-        config.pluginmanager.register(Stopwatch(), "stopwatch")
+        config.pluginmanager.register(Stopwatch(config), "stopwatch")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -80,9 +83,11 @@ def longest_first(items, seconds):
 
 class Stopwatch:
     """What each test takes of a core: its process's time and that of the children it waited for; a fifth of the clock
-    where that is more, for what other processes do."""
+    where that is more, for what other processes do. Under pytest-xdist each worker measures, and the process that hands
+    out the tests writes."""
 
-    def __init__(self):
+    def __init__(self, config):
+        self.config = config
         self.took: dict[str, list[float]] = defaultdict(list)
 
     @pytest.hookimpl(hookwrapper=True)
@@ -91,7 +96,15 @@ class Stopwatch:
         yield
         self.took[item.nodeid.partition("[")[0]].append(max(_core() - core, (time.monotonic() - clock) / 5))
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node):
+        for name, each in getattr(node, "workeroutput", {}).get("times", {}).items():
+            self.took[name] += each
+
     def pytest_sessionfinish(self):
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["times"] = dict(self.took)
+            return
         files = {name.partition("::")[0] for name in self.took}
         rows = {name: two for name, two in listed().items() if name.partition("::")[0] not in files}
         rows |= {
@@ -99,14 +112,24 @@ class Stopwatch:
         }
         write(rows)
 
+    def pytest_terminal_summary(self, terminalreporter):
+        of_file: dict[str, float] = defaultdict(float)
+        for name, each in self.took.items():
+            of_file[name.partition("::")[0]] += sum(each)
+        terminalreporter.section("seconds of one core")
+        for file, seconds in sorted(of_file.items(), key=lambda x: -x[1]):
+            if seconds >= PRINTED:
+                terminalreporter.line(f"{seconds:8.1f} {file}")
+        terminalreporter.line(f"{sum(of_file.values()):8.1f} all {len(of_file)} files, without collecting them")
 
-def write(rows: dict[str, tuple[float, float]], path: Path = TIMES) -> None:
+
+def write(rows: dict[str, tuple[float, float]], path: Path | None = None) -> None:
     kept = {name: two for name, two in rows.items() if two[0] >= WORTH or two[1] > QUICK}
     lines = [
         f"{whole:.1f} {ends:.1f} {name}\n"
         for name, (whole, ends) in sorted(kept.items(), key=lambda x: (-x[1][0], x[0]))
     ]
-    path.write_text(HEAD + "".join(lines), encoding="utf-8")
+    (path or TIMES).write_text(HEAD + "".join(lines), encoding="utf-8")
 
 
 def _core() -> float:
