@@ -7,6 +7,7 @@ tested where the tests themselves run in the background: a shell starts backgrou
 processes that they start inherit that.
 """
 
+import atexit
 import gc
 import os
 import signal
@@ -35,19 +36,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_finish():
-    """What is imported and collected by now stays, so the garbage collector need not look at it: a tenth of the time."""
-    gc.collect()
+    """What is imported and collected by now stays, so the garbage collector need not look at it: a tenth of the time. At
+    exit it does again, or libraries say that objects of theirs are left."""
     gc.freeze()
+    atexit.register(gc.unfreeze)
     gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop():
     gc.enable()  # in the process that hands tests to workers too, which collects none
-
-
-def pytest_unconfigure():
-    gc.unfreeze()  # or libraries say at exit that objects of theirs are left
 
 
 @pytest.fixture(params=["compiled", "torch"])

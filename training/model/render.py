@@ -278,10 +278,12 @@ class Renderer:
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of a turn without its end-of-turn token (a turn of fixed length is filled up with several)."""
-        ids = [int(i) for i in ids if i >= 0]  # a picture has no text
-        while ids and ids[-1] == self.end_id:
-            ids.pop()
-        text = self.tokenizer.decode(ids)
+        ids = np.asarray(ids, dtype=np.int64)
+        ids = ids[ids >= 0]  # a picture has no text
+        n = len(ids)
+        while n and ids[n - 1] == self.end_id:
+            n -= 1
+        text = self.tokenizer.decode(ids[:n])  # an array: transformers looks at each item of a list
         assert isinstance(text, str)  # of one turn
         return text
 

@@ -31,6 +31,7 @@ MAP = {"AutoConfig": "modeling_mine.MineConfig", "AutoModelForCausalLM": "modeli
 def mine(tmp_path, monkeypatch):
     """A folder of an architecture that only its own code knows."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # or each name is asked for six times
     monkeypatch.setattr(remote_code, "_NAMES", set())
     folder = tmp_path / "mine"
     save_model(tiny.build(), tiny.tokenizer(), folder)

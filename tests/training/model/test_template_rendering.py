@@ -154,3 +154,14 @@ def test_what_was_said_earlier_is_never_cut_anew(turns, template):
 
 
 RENDERERS = {template: Renderer(tokenizer(template)) for template in (CHAT_TEMPLATE, THINKING)}
+
+
+def test_a_turn_is_read_without_its_ends_and_pictures():
+    renderer = Renderer(train_tokenizer([m.content for m in MESSAGES], 360))
+    text = "What is the capital?"
+    ids = renderer.turn(text)
+    assert ids[-1] == renderer.end_id
+    assert renderer.decode(np.concatenate([[-7], ids, ids[-1:], [-1]])) == text, "below 0: a part of a picture"
+    assert renderer.decode(ids.tolist()) == text
+    assert renderer.decode(np.concatenate([ids, ids])) == f"{text}<|im_end|>{text}", "an end within stays"
+    assert renderer.decode([]) == renderer.decode(ids[-1:]) == ""
