@@ -3,9 +3,9 @@
 Made-up rows: conversations of a question of 12 words and an answer of 40, and pairs of a prompt of 12 words and two sides of
 40, every word drawn by the hash of its place, so that the k-th row depends on k alone; of a hundred pairs three copy
 an earlier one. A stage runs in a process of its own, on one thread: `demonstrations` reads a file of conversations of one's own, `sft`
-tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `audit` and `clean` read a file of
-pairs. Memory is
-the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
+tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `rl` and `prefer` take two steps of
+such a model on made-up problems (`prefer` one on as many pairs, one on answers that it samples), `audit` and `clean` read a file of
+pairs. Memory is the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
 `--rows N ...` and `--only NAME ...` run a part.
 """
 
@@ -16,13 +16,14 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow
 
 from benchmarks.rows import result_row
+from synth.types import Message, PreferencePair, Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "scale.json"
@@ -43,6 +44,17 @@ planned = resolve(check_params({{"set": {{{name!r}: {params!r}}}}}, Path("params
 stage = Stage({name!r}, plan={{"params": planned.params, "seed": 1, "threads": 1}}, root={root!r}, deps={deps!r})
 with stage.running():
     {name}(stage, **bind_all(planned.pieces, planned.params, planned.settings))
+"""
+MADE = """
+from pathlib import Path
+from benchmarks.scale import made_pairs, made_problems
+from synth.types import PreferencePair, Problem
+from tasks.runtime.stage import Stage
+from tasks.storage import tables
+for name, table, cls, made in (("questions", "problems", Problem, made_problems({n})), ("clean", "pairs", PreferencePair, made_pairs({n}))):
+    stage = Stage(name, plan={{"params": {{}}, "seed": 1, "threads": 1}}, root=Path({root!r}), deps=["data"])
+    with stage.running():
+        tables.write(stage.out / (table + ".parquet"), made, cls)
 """
 COMMANDS = "import sys; from flows.cli import main; sys.exit(main({argv!r}))"
 LISTS = [{"piece": "list_sorting", "levels": [2, 3, 4]}]  # a family that does not run out of problems
@@ -82,6 +94,32 @@ def pairs(path: Path, n: int) -> None:
                 file.write(json.dumps({"prompt": questions[j], "chosen": good[j], "rejected": bad[j]}) + "\n")
 
 
+def made_problems(n: int) -> Iterator[Problem]:
+    """Questions of 40 words, of eight families and four levels."""
+    for first in range(0, n, PART):
+        asked, more = texts(first, min(PART, n - first), 40), texts(first, min(PART, n - first), 12)
+        for i, (question, fact) in enumerate(zip(asked, more, strict=True), first):
+            yield Problem.make(
+                prompt=f"{question}?",
+                answer=fact.partition(" ")[0],
+                verifier="exact_match",
+                family=f"family {i % 8}",
+                difficulty={"level": i % 4},
+                lineage={"root": fact},
+                split="train",
+            )
+
+
+def made_pairs(n: int) -> Iterator[PreferencePair]:
+    """Pairs of answers of 40 words to the same questions."""
+    for first in range(0, n, PART):
+        k = min(PART, n - first)
+        questions, good, bad = texts(first, k, 40), texts(first, k, 40), texts(first + 1, k, 40)
+        for q, a, b in zip(questions, good, bad, strict=True):
+            prompt = [Message(role="user", content=f"{q}?")]
+            yield PreferencePair.make(prompt=prompt, chosen=a, rejected=b, source="made", margin=1.0, split="train")
+
+
 def run(code: str) -> tuple[float, float]:
     """(CPU seconds, GB at most) of a process of Python."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -92,8 +130,21 @@ def run(code: str) -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024) / 1e9
 
 
-def stage(name: str, root: Path, dep: str, **params: object) -> tuple[float, float]:
-    return run(STAGE.format(name=name, params=params, root=str(root), deps=[dep]))
+def stage(name: str, root: Path, *deps: str, **params: object) -> tuple[float, float]:
+    return run(STAGE.format(name=name, params=params, root=str(root), deps=list(deps)))
+
+
+def of_a_model(name: str, root: Path, **params: object) -> tuple[float, float]:
+    """A stage that trains a small model, which some rows have made."""
+    if not (root / "few").exists():
+        (root / "few" / "data").mkdir(parents=True)
+        conversations(root / "few" / "data" / "chats.jsonl", 300)
+        stage("demonstrations", root / "few", "data", files=["data/chats.jsonl"])
+        stage("sft", root / "few", "artifacts/demonstrations", steps=2, **SMALL)
+        (root / "artifacts").mkdir(exist_ok=True)
+        (root / "few" / "artifacts" / "sft").rename(root / "artifacts" / "sft")
+    deps = [f"artifacts/{dep}" for dep in ("sft", "questions", "clean")]
+    return stage(name, root, *deps, envs=[{"piece": "single"}], steps=2, sampling={"max_turn_tokens": 8}, **params)
 
 
 def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
@@ -104,6 +155,10 @@ def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
         "demonstrations": lambda: stage("demonstrations", root, "data", files=["data/chats.jsonl"]),
         "sft": lambda: stage("sft", root, "artifacts/demonstrations", steps=2, **SMALL),
         "problems": lambda: stage("problems", root, "data", families=LISTS, n_train=n),
+        "rl": lambda: of_a_model("rl", root, prompts_per_step=4, samples_per_prompt=2),
+        "prefer": lambda: of_a_model(
+            "prefer", root, rounds=[{}, {"pairs": "sampled"}], samples_per_prompt=2, include_families=False
+        ),
         "preferences": lambda: stage("preferences", root, "data", files=["data/pairs.jsonl"]),
         "audit": command("audit", str(data / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
         "clean": command("clean", str(data / "pairs.jsonl"), "--out", str(root / "cleaned")),
@@ -125,6 +180,8 @@ def main() -> int:
                 conversations(root / "data" / "chats.jsonl", n)
             if chosen.keys() & {"preferences", "audit", "clean"}:
                 pairs(root / "data" / "pairs.jsonl", n)
+            if chosen.keys() & {"rl", "prefer"}:
+                run(MADE.format(n=n, root=str(root)))
             for name, measure in chosen.items():
                 seconds, memory = measure()
                 case = f"{name} of {n:,} rows"

@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,30 +93,47 @@ def drawn(entry: Mapping[str, Any], n: int) -> tuple[list[Problem], list[Problem
     return out["train"], out["test"]
 
 
-def gate(problems: Sequence[Problem], accept: Sequence[str], *, n: int = 32) -> dict[str, Any]:
+class Sampled:
+    """Of each external environment's problems the first `n` to train on and the first `n` to test on, and how many there are to
+    train on."""
+
+    def __init__(self, problems: Iterable[Problem] = (), *, n: int = 32) -> None:
+        self.n = n
+        self.by_source: dict[str, dict[str, list[Problem]]] = {}
+        self.to_train_on = Counter[str]()
+        for p in problems:
+            self.add(p)
+
+    def add(self, problem: Problem) -> None:
+        if problem.verifier != "external":
+            return
+        source = json.dumps(problem.args["source"], sort_keys=True)
+        by_split = self.by_source.setdefault(source, {"train": [], "test": []})
+        self.to_train_on[source] += problem.split == "train"
+        if len(some := by_split.get(problem.split, [])) < self.n:
+            some.append(problem)
+
+
+def gate(problems: Iterable[Problem] | Sampled, accept: Sequence[str]) -> dict[str, Any]:
     """The audit's results for each external environment among the problems, for the card of the run.
 
     Raises UserError for a finding that `accept` does not name, and for a name in it that no check has."""
     if unknown := sorted(set(accept) - set(NAMES)):
         raise UserError(f"rl.accept: no check of the audit is called {unknown[0]!r}: {nearest(unknown[0], NAMES)}")
-    sources: dict[str, list[Problem]] = {}
-    for p in problems:
-        if p.verifier == "external":
-            sources.setdefault(json.dumps(p.args["source"], sort_keys=True), []).append(p)
+    known = problems if isinstance(problems, Sampled) else Sampled(problems)
     by_environment: dict[str, Any] = {}
-    for text, known in sources.items():
-        train, test = ([p for p in known if p.split == split] for split in ("train", "test"))
-        if not train:
+    for text, some in known.by_source.items():
+        if not some["train"]:
             continue
         name = opened(json.loads(text)).name
-        failed = [f for f in audit_external(train[:n], test[:n]) if f.holds is False]
+        failed = [f for f in audit_external(some["train"], some["test"]) if f.holds is False]
         if new := [f for f in failed if f.name not in accept]:
             raise UserError(
                 f"rl: the environment {name} fails its audit: {new[0].check}: {new[0].text}. See it whole by `espalier env audit`; to "
                 f"train on it all the same, name what was found: espalier run {' '.join(f'--accept {f.name}' for f in failed)}, or "
                 f"rl.accept: [{', '.join(f.name for f in failed)}]"
             )
-        by_environment[name] = {"accepted": {f.name: f.text for f in failed}, "problems": len(train)}
+        by_environment[name] = {"accepted": {f.name: f.text for f in failed}, "problems": known.to_train_on[text]}
     return by_environment
 
 

@@ -14,6 +14,7 @@ environment variable ESPALIER_API_KEY. Verdicts are kept in .espalier/judge.sqli
 
 from __future__ import annotations
 
+import heapq
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -190,7 +191,8 @@ def trusted(
 
 def rewarding(stage: Stage, spec: Mapping[str, Any], problems: Sequence[Problem], answers: int) -> Trusted:
     """The judge of `rl.judge`, tested on some of the training problems."""
-    chosen = sorted(problems, key=lambda p: digest("judge", p.id))
+    n = configured(spec, "rl.judge", REWARD)["audit"]
+    chosen = heapq.nsmallest(n, problems, key=lambda p: digest("judge", p.id))
     return trusted(stage, spec, chosen, where="rl.judge", more=REWARD, answers=answers)
 
 

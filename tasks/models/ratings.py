@@ -19,6 +19,7 @@ import numpy as np
 
 from synth.types import Problem
 from tasks.core.errors import UserError, nearest
+from tasks.storage.problems import Problems
 from training.rollout.play import Player
 
 KEYS = ("weak", "strong", "tries")
@@ -45,7 +46,7 @@ def rated(
     player_of: Callable[[str], Player],
     seed: int,
     at_once: int = 16,
-) -> list[Problem]:
+) -> Problems:
     """The problems with their rates in the lineage; answers without a score are not counted, and a problem without any
     score gets no rate. player_of: model folder -> its player; at_once: problems that are played together."""
     told = configured(spec)
@@ -58,4 +59,4 @@ def rated(
                 known = group.rewards[~np.isnan(group.rewards)]
                 if len(known):
                     rates[i][side] = float(np.mean(known >= 1.0))
-    return [replace(p, lineage={**p.lineage, "rates": r}) for p, r in zip(problems, rates, strict=True)]
+    return Problems(replace(p, lineage={**p.lineage, "rates": r}) for p, r in zip(problems, rates, strict=True))

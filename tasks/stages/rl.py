@@ -9,12 +9,12 @@ import copy
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
-from synth.types import Problem, Scored, digest, seed_for
+from synth.types import ListDigest, Problem, Scored, seed_for
 from tasks.core.errors import UserError, nearest
 from tasks.evaluation import env_audit
 from tasks.knowledge import knowledge
@@ -26,6 +26,7 @@ from tasks.runtime.models import named_by_user
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, together
 from tasks.storage import tables
+from tasks.storage.problems import Problems
 from training.learner.follow import followed
 from training.model.lora import NAME, adapt, first_on, save_adapters
 from training.model.model import load_model, n_parameters, save_model
@@ -264,10 +265,8 @@ def rl(
         return
     sources = ["questions"] * include_questions + ["problems"] * include_families
     held = {e.piece.rpartition("/")[2] for e in envs}
-    known = [(name, p) for name in sources for p in tables.read(stage.input(name, "problems.parquet"), Problem)]
-    problems = [
-        p for name, p in known if p.split == "train" and (p.env in held or name == "questions" or not include_questions)
-    ]  # if there are questions, families without an environment in this run are left out
+    audited = env_audit.Sampled() if world.first else None
+    problems = Problems(_known(stage, sources, held, include_questions, audited))
     if not problems:
         raise UserError(
             "rl: there is no problem of the split train: raise n_train of the stage questions, or name files of your own in rl.files"
@@ -276,7 +275,7 @@ def rl(
         raise UserError(
             f"rl: problems are played in the environment {lacking[0]}, which rl.envs does not hold: add {{piece: {lacking[0]}}}"
         )
-    others = env_audit.gate([p for _, p in known if p.env in held], accept) if world.first else {}
+    others = env_audit.gate(audited, accept) if audited is not None else {}
     more = len(problems) if refill == "until_full" else prompts_per_step * refill  # most problems drawn for a step
     answers = steps * samples_per_prompt * (prompts_per_step + (more if filters else 0))
     judging = judge and world.first
@@ -390,6 +389,23 @@ def rl(
         )  # not an output: requests repeated after a kill would make it differ
 
 
+def _known(
+    stage: Stage,
+    sources: Sequence[str],
+    held: Container[str],
+    include_questions: bool,
+    audited: env_audit.Sampled | None,
+) -> Iterator[Problem]:
+    """The problems to train on, of the tables of these stages; if there are questions, families without an environment in this
+    run are left out. audited: is given all that an environment of this run plays."""
+    for name in sources:
+        for p in tables.each(stage.input(name, "problems.parquet"), Problem):
+            if audited is not None and p.env in held:
+                audited.add(p)
+            if p.split == "train" and (p.env in held or name == "questions" or not include_questions):
+                yield p
+
+
 def _act(
     stage: Stage,
     control: Any,
@@ -480,6 +496,9 @@ def _show(stage: Stage, groups: Sequence[Group], *, judged: bool = False) -> Non
 def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve) -> dict[str, Any]:
     """The entries that every card of the stage has."""
     mismatch = curve.mean("mismatch_kl")  # nan if no step had anything to learn
+    ids = ListDigest()
+    for p in problems:
+        ids.add(p.id)
     return {
         "parameters": n_parameters(policy),
         "problems": len(problems),
@@ -489,7 +508,7 @@ def _counted(policy: Any, problems: Sequence[Problem], steps: int, curve: Curve)
         "reward_first": round(float(curve.rows[0]["reward"]), 4) if curve.rows else None,
         "reward_last": round(curve.mean("reward"), 4),
         "mismatch_kl": None if math.isnan(mismatch) else float(f"{mismatch:.3g}"),
-        "trained_on": digest([p.id for p in problems]),
+        "trained_on": ids.name(),
     }
 
 
@@ -549,12 +568,12 @@ def _way(generation: Any, engine: str, needs: Iterable[str], **used: Any) -> Any
 def _rated(
     stage: Stage,
     ratings: Mapping[str, Any],
-    problems: list[Problem],
+    problems: Sequence[Problem],
     player: Player,
     tokenizer: Any,
     dtype: str,
     device: str,
-) -> list[Problem]:
+) -> Problems:
     """The problems with the solve rates of two checkpoints, which must share the policy's tokenizer."""
     from tasks.models.ratings import rated
 
@@ -579,7 +598,9 @@ def _rated(
     return rated(ratings, problems, player_of, seed_for(stage.seed, "rl", "ratings"))
 
 
-def _referee(stage: Stage, judge: Mapping[str, Any], problems: list[Problem], readers: list[Any], answers: int) -> Any:
+def _referee(
+    stage: Stage, judge: Mapping[str, Any], problems: Sequence[Problem], readers: list[Any], answers: int
+) -> Any:
     """The judge of the knob, after the attacks. Raises UserError if it fails them, and if none of the pieces `readers`
     reads its part."""
     from tasks.models import judge as judges

@@ -1,4 +1,8 @@
-"""Curricula choose which problems come next, one file each."""
+"""Curricula choose which problems come next, one file each.
+
+Problems may lie on disk (tasks/storage/problems.py). One that looks at all of them goes through them, `for p in problems`, and asks
+for id, family and difficulty, which are in memory; `problems[i]` reads one from the file.
+"""
 
 from __future__ import annotations
 

@@ -14,12 +14,11 @@ into `problems`. The tries are the piece's own observation, made once; `state` k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from synth.types import Problem
-from training.rl.curriculum.family_mix import family_mix
+from training.rl.curriculum.family_mix import mixed
 from training.rollout.play import Player
 
 OBSERVES = "problems"
@@ -61,10 +60,10 @@ def attempt_levels(
     keep: tuple = (1, 2, 3, 4, 5, 6),
 ) -> list[int]:
     known = state.get("attempt_levels", {})
-    kept = [i for i, p in enumerate(problems) if known.get(p.id, levels) in keep]
+    kept = {i: at for i, p in enumerate(problems) if (at := known.get(p.id, levels)) in keep}
     if not kept:
         raise ValueError(
             f"attempt_levels: no problem of {len(problems)} is of the levels {list(keep)}: keep others, or make easier or harder problems"
         )
-    binned = [replace(problems[i], family=str(known.get(problems[i].id, levels))) for i in kept]
-    return [kept[i] for i in family_mix(binned, state, rng, n)]
+    places = list(kept)
+    return [places[i] for i in mixed([str(at) for at in kept.values()], state, rng, n)]

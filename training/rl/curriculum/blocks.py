@@ -36,8 +36,8 @@ def blocks(
             if not state.get("left") or state.get("problems") != len(problems):
                 state["left"] = [int(i) for i in rng.permutation(len(problems))]
             state["problems"] = len(problems)
-            hard = [1 - _mean(state, problems[i].id, window) for i in state["left"]]
-            order = [state["left"][j] for j in np.argsort(hard, kind="stable")]
+            hard = np.array([1 - _mean(state, p.id, window) for p in problems])
+            order = [state["left"][j] for j in np.argsort(hard[state["left"]], kind="stable")]
             size = -(-len(problems) // count)
             state["block"], state["left"] = order[:size], order[size:]
         taken = state["block"][: n - len(chosen)]

@@ -33,9 +33,22 @@ def family_mix(
         raise ValueError(
             "the curriculum was given no problem to choose from: check the split and the filters of the stage before"
         )
+    return mixed([p.family for p in problems], state, rng, n, family=family, fraction=fraction)
+
+
+def mixed(
+    families: Sequence[str],
+    state: dict,
+    rng: np.random.Generator,
+    n: int,
+    *,
+    family: str = "",
+    fraction: float = 0.2,
+) -> list[int]:
+    """As `family_mix`, of the family of each problem."""
     members: dict[str, list[int]] = {}
-    for i, problem in enumerate(problems):
-        members.setdefault(problem.family, []).append(i)
+    for i, name in enumerate(families):
+        members.setdefault(name, []).append(i)
     names = sorted(members)
     if family and family not in members:
         raise ValueError(f"family_mix: there is no problem of the family {family!r}; there are {', '.join(names)}")

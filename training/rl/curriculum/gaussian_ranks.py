@@ -50,7 +50,7 @@ def gaussian_ranks(
         mean = sum(signal.get(name, 0.0) for name in names) / max(len(names), 1)
         moved = step / 2 * math.tanh(alpha * (accuracy - beta)) + step / 2 * math.tanh(gamma * mean)
         mu = state["mu"] = mu + min(max(moved, 0.0), step)
-    order = sorted(range(len(problems)), key=lambda i: (-signal.get(problems[i].id, 0.0), i))
+    order = np.argsort([-signal.get(p.id, 0.0) for p in problems], kind="stable")
     rank = np.empty(len(problems))
     rank[order] = np.arange(len(problems))
     logits = -((rank - min(mu, len(problems) - 1)) ** 2) / (2 * sigma**2)

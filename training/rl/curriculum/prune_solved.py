@@ -28,22 +28,23 @@ def prune_solved(
         raise ValueError(
             "the curriculum was given no problem to choose from: check the split and the filters of the stage before"
         )
+    names = [p.id for p in problems]
     drawn = set(state.get("drawn", ()))
     chosen: list[int] = []
     while len(chosen) < n:
         order = [int(i) for i in rng.permutation(len(problems))]
         order = [i for i in order if i not in set(chosen)] or order
-        fresh = [i for i in order if problems[i].id not in drawn and not _is_solved(problems[i], state, solved)]
+        fresh = [i for i in order if names[i] not in drawn and not _is_solved(names[i], state, solved)]
         if not fresh:  # the epoch is over: all problems are back, unsolved ones first
             drawn = set()
-            fresh = [i for i in order if not _is_solved(problems[i], state, solved)] or order
+            fresh = [i for i in order if not _is_solved(names[i], state, solved)] or order
         taken = fresh[: n - len(chosen)]
         chosen += taken
-        drawn |= {problems[i].id for i in taken}
+        drawn |= {names[i] for i in taken}
     state["drawn"] = sorted(drawn)
     return chosen
 
 
-def _is_solved(problem: Problem, state: dict, solved: float) -> bool:
-    scores = [s for s in state.get("scores", {}).get(problem.id, ()) if not math.isnan(s)]
+def _is_solved(name: str, state: dict, solved: float) -> bool:
+    scores = [s for s in state.get("scores", {}).get(name, ()) if not math.isnan(s)]
     return bool(scores) and scores[-1] >= solved

@@ -66,7 +66,8 @@ def soft_reset(
     if not stalled(state, float(np.mean(hits)), window, patience):
         return groups
     state["resets"] = state.get("resets", 0) + 1
-    kept = _proved_anew({p.id: p for p in services.problems}, solved, services, right, tries)
+    wanted = set(solved)
+    kept = _proved_anew({p.id: p for p in services.problems if p.id in wanted}, solved, services, right, tries)
     services.restart(within(kept, low, high), passes, rows, rng)
     return [services.play(g.rollouts[0].problem, len(g.rollouts), g.id) for g in groups]
 

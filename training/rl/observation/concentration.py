@@ -26,16 +26,15 @@ OBSERVES = "problems"
 
 
 def concentration(player: Player, problems: Sequence[Problem]) -> dict[str, float]:
-    prompts = [player.renderer.prompt(opening(player.envs[p.env], p, player.tools)[1]) for p in problems]
     shares: dict[str, float] = {}
     for lo in range(0, len(problems), 64):
-        batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts[lo : lo + 64]])
+        some = problems[lo : lo + 64]
+        prompts = [player.renderer.prompt(opening(player.envs[p.env], p, player.tools)[1]) for p in some]
+        batch = pack([Row(ids=ids, trainable=np.ones(len(ids), dtype=bool)) for ids in prompts])
         with torch.no_grad():
             hidden = hidden_states(
                 player.sampler.model, batch.ids, batch.position, PackedRows(batch.lengths, batch.ids.device)
             ).float()
-        for problem, z in zip(
-            problems[lo : lo + 64], torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True
-        ):
+        for problem, z in zip(some, torch.nn.functional.normalize(hidden, dim=-1).split(batch.lengths), strict=True):
             shares[problem.id] = float((z @ z.T).tril().sum() / (len(z) * (len(z) + 1) / 2))
     return shares
