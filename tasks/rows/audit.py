@@ -323,9 +323,7 @@ def judge(
     out += [(int(rows.line[i]), "contradiction", int(rows.line[opposite[i]])) for i in opposite]
     out += [(int(rows.line[i]), "on_a_cycle", 0) for i in np.flatnonzero(cycles(prompt, chosen, rejected))]
     gone = copies.copy()
-    a, b = _candidates(rows, np.flatnonzero(~copies))  # b < a
-    near = _estimated(rows, a, b, threshold - SLACK)
-    a, b = a[near], b[near]
+    a, b = _candidates(rows, np.flatnonzero(~copies), threshold - SLACK)  # b < a
     for start in range(0, len(a), COMPARED):  # they ascend: what an earlier part found gone is not read again
         i, j = a[start : start + COMPARED], b[start : start + COMPARED]
         open_ = ~gone[i] & ~gone[j] & (unordered[i] != unordered[j])
@@ -465,20 +463,24 @@ def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> di
     return {i: first[int(group[i]), not bool(direction[i])] for i in rows.tolist()}
 
 
-def _candidates(rows: Table, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(later, earlier) rows that share a band, each couple once, in ascending order."""
+def _candidates(rows: Table, among: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+    """(later, earlier) rows that share a band and of which `_estimated` says yes, each couple once, in ascending order. In memory are
+    these and, of one band, those of rows that are as many apart in its order."""
     n, every = rows.n, np.zeros(0, np.int64)
     for band in rows.bands():
         band = band[among]
         order = np.argsort(band, kind="stable")
         key, row = band[order], among[order]
-        couples = [every]
+        found = [every]
         for lag in range(1, NEIGHBOURS + 1):
             same = np.flatnonzero(key[lag:] == key[:-lag])
             if not len(same):
                 break
-            couples.append(row[same + lag] * n + row[same])
-        every = np.unique(np.concatenate(couples)) if len(couples) > 1 else every
+            couples = np.sort(row[same + lag] * n + row[same])
+            place = np.searchsorted(every, couples)
+            couples = couples[np.append(every, -1)[place] != couples]  # an earlier band's are known
+            found.append(couples[_estimated(rows, couples // n, couples % n, least)])
+        every = np.unique(np.concatenate(found)) if len(found) > 1 else every
     return every // n, every % n
 
 

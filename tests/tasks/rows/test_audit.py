@@ -9,14 +9,16 @@ import pytest
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from traced import traced
 
 from flows.cli import main
 from synth.preferences.cleaners import _grams
 from synth.preferences.cleaners._grams import bands, densified, gram_sets, hashed, jaccard
 from synth.preferences.imported import Reader
+from synth.types import Message, PreferencePair
 from tasks.core.errors import UserError
 from tasks.rows import audit as module
-from tasks.rows.audit import audit, cycles
+from tasks.rows.audit import Table, _candidates, _rows, audit, cycles
 
 
 def words(rng, n, vocabulary=400):
@@ -203,7 +205,6 @@ def test_ten_thousand_pairs_of_one_prompt(tmp_path):
 
 def test_cycles_are_those_of_the_cleaner():
     from synth.preferences.cleaners.intransitive import intransitive
-    from synth.types import Message, PreferencePair
 
     rng = Random(6)
     pairs = []
@@ -391,3 +392,24 @@ def test_prompts_that_are_there_once_go_in_no_circle():
     found = cycles(prompt, chosen, rejected)
     assert alone.any() and found.any() and not found[alone].any()
     assert (cycles(prompt[~alone], chosen[~alone], rejected[~alone]) == found[~alone]).all()
+
+
+def test_couples_that_differ_in_numbers_are_not_kept(tmp_path):
+    """Rows of one form with other numbers share every band: fifty couples a row, of which none is a candidate."""
+    n, long = 4000, " ".join(words(Random(8), 60))
+    pairs = [
+        PreferencePair(
+            id=str(i),
+            prompt=(Message(role="user", content=f"{long} order {i}"),),
+            chosen=f"{long} costs {i}",
+            rejected=f"{long} costs {i + 1}",
+            source="t",
+            split="train",
+        )
+        for i in range(n)
+    ]
+    table = Table(tmp_path, [_rows(pairs, list(range(n)), list(range(n)))])
+    later, earlier = _candidates(table, np.arange(n), 0.5)
+    assert len(later) == len(earlier) == 0
+    _, most = traced(lambda: _candidates(table, np.arange(n), 0.5))
+    assert most < 500 * n, f"{most / n:.0f} bytes a row at most"
