@@ -36,12 +36,10 @@ import json
 import platform
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -55,7 +53,7 @@ from tasks.core.paths import CODE
 from tasks.planning.pieces import bind
 from training.decode import Ask, Engine, Example
 from training.decode._drafts import Answer, Draft, drawn
-from training.decode.speculate import Drafter
+from training.decode.speculate import Drafter, Rule, answered
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states, load_model, new_model
 from training.model.render import Renderer
@@ -150,28 +148,26 @@ class Known:
         self.held[0] = len(self.row)
 
 
-@contextmanager
-def remembering(source: Engine) -> Iterator[None]:
-    """Within, what the model says behind each row of ids is computed once: the same numbers, sooner."""
+def remembering(source: Engine) -> Engine:
+    """What the model says behind each row of ids is computed once: the same numbers, sooner."""
     memo: dict[tuple[int, ...], Any] = {}
     computed: dict[bytes, Any] = {}
-    chances = Answer.chances
 
-    def read(self: Answer, ids: Any, parents: Any = None) -> Any:
-        self.account.charge("policy", len(ids))
-        if not isinstance(self.cache, Known):
-            self.cache = Known(source.sampler.model, memo)  # type: ignore[assignment]
-        return self.cache.read(ids, parents)  # type: ignore[attr-defined]
+    class Remembered(Answer):
+        def read(self, ids: Any, parents: Any = None) -> Any:
+            self.account.charge("policy", len(ids))
+            if not isinstance(self.cache, Known):
+                self.cache = Known(source.sampler.model, memo)  # type: ignore[assignment]
+            return self.cache.read(ids, parents)  # type: ignore[attr-defined]
 
-    def remembered(self: Answer, features: Any) -> Any:
-        keys = [f.tobytes() for f in features.numpy()]
-        for key, f in zip(keys, features, strict=True):
-            if key not in computed:
-                (computed[key],) = chances(self, f[None])
-        return [computed[key] for key in keys]
+        def chances(self, features: Any) -> Any:
+            keys = [f.tobytes() for f in features.numpy()]
+            for key, f in zip(keys, features, strict=True):
+                if key not in computed:
+                    (computed[key],) = super().chances(f[None])
+            return [computed[key] for key in keys]
 
-    with patch.object(Answer, "read", read), patch.object(Answer, "chances", remembered):
-        yield
+    return replace(source, answer=Remembered)
 
 
 def statistic(counts: np.ndarray, p: np.ndarray) -> tuple[float, float]:
@@ -212,6 +208,12 @@ def not_from_the_rest(p: Any, q: Any, token: int, sampling: Sampling, rng: np.ra
     return (token, True) if keep else (drawn(p, sampling, rng), False)
 
 
+def under(rule: Rule) -> Any:
+    """`speculate` with a rule of one's own for what becomes of a draft."""
+    depth = DRAFTERS["speculate, uniform drafts"]["depth"]
+    return lambda source, asks, fitted: [answered(source, a, fitted, depth, source.sampling, rule) for a in asks]
+
+
 def exact(n: int = EXACT, wrong: int = WRONG) -> list[dict[str, Any]]:
     out = []
     for name, spec in DRAFTERS.items():
@@ -219,16 +221,15 @@ def exact(n: int = EXACT, wrong: int = WRONG) -> list[dict[str, Any]]:
         fitted = decode.fit(source, own_answers(source))  # type: ignore[attr-defined]
         asks = [Ask(prompt=ASKED, seed=i, max_tokens=LONGEST) for i in range(AGAIN)]
         plain = [d.segment.ids.tolist() for d in decode(source, asks, fitted)]
-        with remembering(source):
-            same = plain == [d.segment.ids.tolist() for d in decode(source, asks, fitted)]
-            value, bound, outcomes = deviation(source, decode, fitted, n)
+        known = remembering(source)
+        same = plain == [d.segment.ids.tolist() for d in decode(known, asks, fitted)]
+        value, bound, outcomes = deviation(known, decode, fitted, n)
         row = {"case": name, "answers": n, "value": value, "bound": bound, "outcomes": outcomes, "same": same}
         out.append({**row, "seconds": time.process_time() - begun})
         print(out[-1], flush=True)
-    source, decode = small_engine(), bind("decode", DRAFTERS["speculate, uniform drafts"])
-    fitted = decode.fit(source, own_answers(source))  # type: ignore[attr-defined]
-    with remembering(source), patch("training.decode.speculate._checked", not_from_the_rest):
-        value, bound, outcomes = deviation(source, decode, fitted, wrong)
+    source = small_engine()
+    fitted = bind("decode", DRAFTERS["speculate, uniform drafts"]).fit(source, own_answers(source))  # type: ignore[attr-defined]
+    value, bound, outcomes = deviation(remembering(source), under(not_from_the_rest), fitted, wrong)
     row = {"case": "a wrong rule", "answers": wrong, "value": value, "bound": bound, "outcomes": outcomes, "same": True}
     out.append({**row, "seconds": 0.0})
     print(out[-1], flush=True)

@@ -12,9 +12,10 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
+from json.encoder import encode_basestring as _quoted  # `json.dumps` of a text, without its object for each
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from synth.knowledge.ingest import LONGEST, Built, problem
 from synth.knowledge.kb import BLANK as BLANK_OF_TEMPLATE
 from synth.knowledge.kb import KB, Entity, Fact, Relation, densities, entity_id
 from synth.knowledge.names import Same, resolve
-from synth.knowledge.postings import Postings
+from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.types import Quarantined
 
@@ -36,7 +37,17 @@ _TEXT = pa.large_string()
 _FACT = ("id", "subject", "relation", "object", "literal", "source", "span", "title", "text")
 _BATCH = 16_384  # records
 _FAR = np.iinfo(np.int64).max
-_quoted = json.JSONEncoder(ensure_ascii=False).encode  # `json.dumps` makes an encoder for each text
+
+
+class _Arrays(dict[str, pa.Array]):
+    """Arrays that are made when they are asked for, each by a function of the others."""
+
+    def __init__(self, **make: Callable[[_Arrays], pa.Array]) -> None:
+        self._make = make
+
+    def __missing__(self, name: str) -> pa.Array:
+        self[name] = self._make[name](self)
+        return self[name]
 
 
 @dataclass
@@ -59,21 +70,21 @@ class Stated:
         return self.values if self.relation.literal else [f"{self.relation.range}:{v}" for v in self.values]
 
     @cached_property
-    def arrays(self) -> dict[str, pa.Array]:
+    def arrays(self) -> _Arrays:
         """[values] "y", the values, and "Y", each with a capital; "ids"; "tails", of the text of which a fact's id is the hash
         the end; and [texts] "texts"."""
-        head = _quoted(self.relation.name)
-        ends = map(_quoted, self.ids)
-        tails = (f",{head},null,{t}]" if self.relation.literal else f",{head},{t},null]" for t in ends)
-        y = pa.array(self.values, _TEXT)
-        ids = y if self.relation.literal else pa.array(self.ids, _TEXT)
-        return {
-            "y": y,
-            "Y": _capitals(self.values),
-            "ids": ids,
-            "tails": pa.array(tails, _TEXT),
-            "texts": pa.array(self.texts, _TEXT),
-        }
+        head, literal = _quoted(self.relation.name), self.relation.literal
+        return _Arrays(
+            y=lambda arrays: pa.array(self.values, _TEXT),
+            Y=lambda arrays: _capitals(self.values),
+            ids=lambda arrays: arrays["y"] if literal else _join(f"{self.relation.range}:", arrays["y"]),
+            tails=lambda arrays: (
+                _join(f",{head},null,", _json(arrays["ids"]), "]")
+                if literal
+                else _join(f",{head},", _json(arrays["ids"]), ",null]")
+            ),
+            texts=lambda arrays: arrays["y"] if self.texts is self.values else pa.array(self.texts, _TEXT),
+        )
 
     @cached_property
     def template(self) -> tuple[list[str], list[str]]:
@@ -144,24 +155,26 @@ class ColumnBase:
     @cached_property
     def by_id(self) -> np.ndarray:
         """The entities that facts mention, in the order of their ids."""
-        ids = [self.id(e) for e in self.order.tolist()]
-        return self.order[sorted(range(len(ids)), key=ids.__getitem__)]
+        return self.order[_ranked(self._ids.take(pa.array(self.order)))]
 
     @cached_property
-    def quoted(self) -> list[str]:
-        """[entities] their ids as JSON."""
-        heads = [_quoted(f"{t}:")[:-1] for t in self.type_names]
-        return [heads[t] + _quoted(x)[1:] for t, x in zip(self.types.tolist(), self.entities, strict=True)]
+    def _ids(self) -> pa.Array:
+        """[entities] their ids."""
+        types = pa.array([f"{t}:" for t in self.type_names], _TEXT).take(pa.array(self.types))
+        return _join(types, pa.array(self.entities, _TEXT))
 
     @cached_property
-    def _names(self) -> dict[str, pa.Array]:
+    def _names(self) -> _Arrays:
         """[records] "x", their names, and "X", each with a capital."""
-        return {"x": pa.array(self.subjects, _TEXT), "X": _capitals(self.subjects)}
+        return _Arrays(
+            x=lambda arrays: pa.array(self.subjects, _TEXT),
+            X=lambda arrays: _capitals(self.subjects),
+        )
 
     @cached_property
     def _numbers(self) -> np.ndarray:
         """[facts] uint64, in their order: the eight bytes that are the id of each."""
-        quoted = pa.array(self.quoted[: len(self.subjects)], _TEXT)
+        quoted = _json(self._ids.slice(0, len(self.subjects)))
         out = np.empty(self.accepted, np.uint64)
         done = 0
         for rows, of, codes in self._places():
@@ -172,14 +185,21 @@ class ColumnBase:
                 hashes[here] = _hashes("[", quoted.take(pa.array(rows[here])), ends)
             out[done : done + len(rows)] = hashes
             done += len(rows)
+        for s in self.stated:
+            s.arrays.pop("tails", None)
         return out
 
     def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         """`_places` in the order of the ids, and these as numbers: 8 bytes of each id, and 10 that say which fact it is."""
         sort = np.argsort(self._numbers)
-        places = [(rows.astype(np.int32), of.astype(np.int16), codes) for rows, of, codes in self._places()]
-        rows, of, codes = (np.concatenate(x) for x in zip(*places, strict=True))
-        del places
+        if len(sort) < 1 << 31:
+            sort = sort.astype(np.int32)
+        rows, of, codes = (np.empty(len(sort), kind) for kind in (np.int32, np.int16, np.int32))
+        done = 0
+        for some in self._places():
+            for whole, part in zip((rows, of, codes), some, strict=True):
+                whole[done : done + len(part)] = part
+            done += len(some[0])
         for at in range(0, len(sort), 4 * _BATCH):
             some = sort[at : at + 4 * _BATCH]
             yield rows[some], of[some], codes[some], self._numbers[some]
@@ -259,8 +279,9 @@ class ColumnBase:
         """(records, which of `stated`, codes of the texts) of the facts in their order."""
         now = [k for k, s in enumerate(self.stated) if not s.late]
         for some in [now, *([k] for k, s in enumerate(self.stated) if s.late)]:
-            for at in range(0, len(self.subjects) if some else 0, _BATCH):
-                block = np.stack([self.stated[k].codes[at : at + _BATCH] for k in some], 1)
+            step = max(1, 4 * _BATCH // max(1, len(some)))
+            for at in range(0, len(self.subjects) if some else 0, step):
+                block = np.stack([self.stated[k].codes[at : at + step] for k in some], 1)
                 row, column = np.nonzero(block != NONE)
                 if len(row):
                     yield row + at, np.array(some)[column], block[row, column]
@@ -268,7 +289,7 @@ class ColumnBase:
     def forget(self) -> None:
         """Give back the memory of what is made again where it is asked for again."""
         for of, name in [
-            *((self, x) for x in ("quoted", "by_id", "_names", "_numbers")),
+            *((self, x) for x in ("_ids", "by_id", "_names", "_numbers")),
             *((s, "arrays") for s in self.stated),
         ]:
             of.__dict__.pop(name, None)
@@ -298,30 +319,30 @@ class ColumnBase:
         """As `KB.digest`, of the lines in their order without a list of them: the text of a name ends with a quote, so
         that none is the beginning of another, and lines are in the order of their names."""
         total = hashlib.sha256()
-
-        quoted = self.quoted
-        heads = [f", {_quoted(t)}" for t in self.type_names]
-        for e in sorted(self.order.tolist(), key=quoted.__getitem__):
-            also = "".join(f", {_quoted(a)}" for a in sorted(self.aliases.get(e, ())))
-            name = _quoted(self.entities[e])
-            total.update(f'["entity", {quoted[e]}, {name}{heads[self.types[e]]}{also}]\n'.encode())
+        quoted = _json(self._ids)
+        heads = pa.array([f", {_quoted(t)}" for t in self.type_names], _TEXT)
+        entities = self.order[_ranked(quoted.take(pa.array(self.order)))]
+        for at in range(0, len(entities), _BATCH):
+            some = entities[at : at + _BATCH]
+            names = _json(pa.array([self.entities[e] for e in some.tolist()], _TEXT))
+            ends = ["".join(f", {_quoted(a)}" for a in sorted(self.aliases.get(e, ()))) + "]\n" for e in some.tolist()]
+            types = heads.take(pa.array(self.types[some]))
+            lines = _join('["entity", ', quoted.take(pa.array(some)), ", ", names, types, pa.array(ends, _TEXT))
+            total.update(_bytes(lines))
         columns = []
         for s in sorted(self.stated, key=lambda s: _quoted(s.relation.name)):
-            head = f"{_quoted(s.relation.name)}, {json.dumps(s.relation.literal)}"
-            tails = [f", {head}, {_quoted(x)}]\n" for x in s.ids] + [""]  # the last: no fact
-            of = np.where(s.codes == NONE, len(s.values), s.new[s.codes])
-            columns.append((of, tails))
-        records = np.array(sorted(range(len(self.subjects)), key=quoted.__getitem__), np.int64)
+            head = f", {_quoted(s.relation.name)}, {json.dumps(s.relation.literal)}, "
+            columns.append((s, pa.scalar(head, _TEXT)))
+        records = _ranked(quoted.slice(0, len(self.subjects)))
         for at in range(0, len(records), _BATCH):
             some = records[at : at + _BATCH]
-            cells = [[tails[i] for i in of[some].tolist()] for of, tails in columns]
-            lines = [
-                f'["fact", {quoted[i]}{tail}'
-                for i, row in zip(some.tolist(), zip(*cells, strict=True), strict=True)
-                for tail in row
-                if tail
-            ]
-            total.update("".join(lines).encode())
+            subjects = _join('["fact", ', quoted.take(pa.array(some)))
+            cells = []
+            for s, head in columns:
+                codes = s.codes[some]
+                of = pa.array(s.new[codes], mask=codes == NONE)
+                cells.append(pc.coalesce(_join(subjects, head, _json(s.arrays["ids"].take(of)), "]\n"), ""))
+            total.update(_bytes(_join(*cells)))
         for line in sorted(
             json.dumps(["relation", *map(str, astuple(r))], ensure_ascii=False) for r in self.relations.values()
         ):
@@ -343,36 +364,51 @@ class ColumnBase:
         return densities(len(self.order), subject, object_, np.ones(len(subject), bool), back)
 
     def postings(self) -> Postings:
-        """As `Postings.of(kb)`."""
+        """As `Postings.of(kb)`, by subjects alone."""
         order = self.by_id
         place = np.full(len(self.entities), NONE, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        literals = sorted({s.values[i] for s in self.stated if s.relation.literal for i in _used(s)})
-        at = {text: len(order) + i for i, text in enumerate(literals)}
+        said = [s for s in self.stated if s.relation.literal]
+        used = [np.sort(np.fromiter(_used(s), np.int64)) for s in said]
+        literals = pa.chunked_array([s.arrays["y"].take(pa.array(u)) for s, u in zip(said, used)], _TEXT)
+        encoded = literals.combine_chunks().dictionary_encode()
+        ranked = _ranked(encoded.dictionary)
+        at = np.empty(len(ranked), np.int32)
+        at[ranked] = np.arange(len(order), len(order) + len(ranked), dtype=np.int32)
+        at = at[encoded.indices.to_numpy()]
+        ends = {}
+        for s, own in zip(said, used, strict=True):
+            ends[s.relation.name] = np.full(len(s.values), NONE, np.int32)
+            ends[s.relation.name][own], at = at[: len(own)], at[len(own) :]
         type_names = sorted({self.type_names[t] for t in np.unique(self.types[self.order]).tolist()})
         number = np.array([type_names.index(t) if t in type_names else 0 for t in self.type_names])
         which = {name: i for i, name in enumerate(self.relations)}
-        facts: list[list[np.ndarray]] = [[], [], []]
+        facts = tuple(np.empty(self.accepted, np.int32) for _ in range(3))
+        done = 0
         for s in self.stated:
             rows = np.flatnonzero(s.codes != NONE)
-            ends = (
-                np.array([at.get(v, NONE) for v in s.values], np.int32)
-                if s.relation.literal
-                else place[self.ends[s.relation.name]]
-            )
-            facts[0].append(np.full(len(rows), which[s.relation.name], np.int32))
-            facts[1].append(place[rows])
-            facts[2].append(ends[s.new[s.codes[rows]]])
-        columns = tuple(np.concatenate(x) for x in facts)
+            to = ends[s.relation.name] if s.relation.literal else place[self.ends[s.relation.name]]
+            part = slice(done, done := done + len(rows))
+            facts[0][part], facts[1][part] = which[s.relation.name], place[rows]
+            facts[2][part] = to[s.new[s.codes[rows]]]
+        names = pa.array(self.entities, _TEXT).take(pa.array(order))
         return Postings(
-            ids=[self.id(e) for e in order.tolist()],
-            names=[self.entities[e] for e in order.tolist()],
+            ids=_texts(self._ids.take(pa.array(order))),
+            names=_texts(names),
             types=number[self.types[order]].astype(np.int16),
             type_names=type_names,
-            literals=literals,
+            literals=_texts(encoded.dictionary.take(pa.array(ranked))),
             relations=tuple(self.relations.values()),
-            facts=(columns[0], columns[1], columns[2]),
+            facts=(facts[0], facts[1], facts[2]),
+            both=False,
         )
+
+
+def _texts(texts: pa.Array) -> Texts:
+    if not len(texts):
+        return Texts.of(())
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return Texts(np.frombuffer(_bytes(texts), np.uint8), offsets[1:] - offsets[0])
 
 
 def _sentence(relation: Relation) -> tuple[list[str], list[str]]:
@@ -393,7 +429,28 @@ def _capitals(texts: Sequence[str]) -> pa.Array:
     return pa.array((t[:1].upper() + t[1:] for t in texts), _TEXT)
 
 
-def _join(*parts: pa.Array | str) -> pa.Array:
+def _ranked(texts: pa.Array) -> np.ndarray:
+    """[texts] int64, their places in the order of the texts, which is that of Python: UTF-8 keeps it."""
+    return pc.sort_indices(texts).to_numpy().astype(np.int64)
+
+
+def _json(texts: pa.Array) -> pa.Array:
+    """As `json.dumps` writes each text, with all of its letters."""
+    if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
+        return pa.array((t if t is None else _quoted(t) for t in texts.to_pylist()), _TEXT)
+    return _join('"', texts, '"')
+
+
+def _bytes(texts: pa.Array) -> memoryview:
+    """One text after the other."""
+    if not len(texts):
+        return memoryview(b"")
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return memoryview(data or b"")[int(ends[0]) : int(ends[-1])]
+
+
+def _join(*parts: pa.Array | pa.Scalar | str) -> pa.Array:
     """Texts, piece after piece; a piece may be the same for all."""
     return pc.binary_join_element_wise(*(pa.scalar(p, _TEXT) if isinstance(p, str) else p for p in (*parts, "")))
 

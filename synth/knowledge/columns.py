@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,6 +39,7 @@ _WORDS, _LETTERS = 6, 60  # of a name
 _ENDING = re.compile(r"\w\((?:e?s|n|in|en|er|a|es)\)")  # "Norvian(s)"
 _MEASURED = re.compile(r"[^\W\d_][^\d;]*\s\d[\d.,]*\s?(?:km|m|mi|ft|metres|meters|feet|miles|ha|sq km)")
 _CODE = re.compile(r"[A-Z0-9][A-Z0-9-]{1,9}")
+T = TypeVar("T")
 Keys = Mapping[str, Mapping[str, Mapping[str, str]]]  # domain -> relation -> code -> the record that bears it
 
 
@@ -73,6 +74,18 @@ class Column:
     def count(self, which: Sequence[Any]) -> int:
         """In how many rows the values are for which `which` [values] is true."""
         return sum(n for n, yes in zip(self.times, which, strict=True) if yes)
+
+    def most(self, read: Callable[[str], T | None]) -> list[T | None] | None:
+        """[values] what `read` makes of each; None as soon as it makes nothing of so many that too few rows are left."""
+        out: list[T | None] = []
+        left = len(self)
+        for value, n in zip(self.values, self.times, strict=True):
+            out.append(some := read(value))
+            if some is None:
+                left -= n
+                if left < _MOST * len(self):
+                    return None
+        return out
 
     @property
     def key(self) -> bool:
@@ -310,8 +323,8 @@ def _single(column: Column) -> bool:
 
 
 def _dates(column: Column, say: Say) -> Settled | None:
-    days = [_day(v) for v in column.values]
-    if column.count([d is not None for d in days]) < _MOST * len(column):
+    days = column.most(_day)
+    if days is None:
         return None
     why = f"{column.relation!r} is a date elsewhere, here it is not: write 1789-07-14"
     settled = say("date", [d or ("not_a_date", why) for d in days])
@@ -329,12 +342,14 @@ def _numbers(column: Column, label: str, stated: str, say: Say) -> Settled | Non
         founded = wording(label, column.domain, "year")["label"]
         in_time = in_time and founded != f"{wording(label, column.domain, 'string')['label']} year"
         return say("year" if year or in_time else "number", unit="" if year or in_time else unit_of(label))
-    quantities = [] if padded else [quantity(v) for v in values]
+    quantities = None if padded else column.most(quantity)
+    if quantities is None:
+        return None
     units: Counter[str] = Counter()
     for q, n in zip(quantities, column.times):
         if q:
             units[q.unit] += n
-    if not units or sum(units.values()) < _MOST * len(column):
+    if not units:
         return None
     unit = units.most_common(1)[0][0]
     if units[unit] < _MOST * sum(units.values()):

@@ -250,10 +250,14 @@ class KB:
         return total.hexdigest()
 
     def sqlite(
-        self, connection: sqlite3.Connection, *, rows: Mapping[str, Iterable[Sequence[object]]] | None = None
+        self,
+        connection: sqlite3.Connection,
+        *,
+        rows: Mapping[str, Iterable[Sequence[object]]] | None = None,
+        indexed: bool = True,
     ) -> None:
         """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both
-        directions. `rows`: table -> its rows, instead of those of this base."""
+        directions. `rows`: table -> its rows, instead of those of this base. `indexed`: else `index_facts` does that."""
         for table, cls, values in (
             ("entity", Entity, self.entities),
             ("relation", Relation, self.relations),
@@ -275,12 +279,8 @@ class KB:
             connection.executemany(
                 f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", own if rows is None else rows[table]
             )
-        for name, columns in (
-            ("forward", "subject, relation"),
-            ("to_object", "relation, object"),
-            ("to_literal", "relation, literal"),
-        ):
-            connection.execute(f"CREATE INDEX fact_{name} ON fact ({columns})")
+        if indexed:
+            index_facts(connection)
 
     def density(self, *, deepest: int = 4, least: float = 0.1) -> dict[str, object]:
         """How much there is to chain.
@@ -303,6 +303,16 @@ class KB:
         columns = np.array(ends, np.int64).reshape(-1, 4).T
         forward, backward = columns[2].astype(bool), columns[3].astype(bool)
         return densities(len(place), columns[0], columns[1], forward, backward, deepest=deepest, least=least)
+
+
+def index_facts(connection: sqlite3.Connection) -> None:
+    """The indexes of the facts that `KB.sqlite` writes."""
+    for name, columns in (
+        ("forward", "subject, relation"),
+        ("to_object", "relation, object"),
+        ("to_literal", "relation, literal"),
+    ):
+        connection.execute(f"CREATE INDEX fact_{name} ON fact ({columns})")
 
 
 def densities(

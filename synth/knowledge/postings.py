@@ -68,6 +68,7 @@ class Postings:
     ids, names, literals   [E], [E], [L]; ids and literals sorted
     types                  [E] int16, index into `type_names`
     facts                  int32 [F] each: relation, subject, value; every fact once
+    both                   sort them by value too; else they can only be saved and read forward
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Postings:
         literals: Sequence[str],
         relations: Sequence[Relation],
         facts: tuple[np.ndarray, np.ndarray, np.ndarray],
+        both: bool = True,
     ) -> None:
         self.ids, self.names, self.literals = (
             t if isinstance(t, Texts) else Texts.of(t) for t in (ids, names, literals)
@@ -94,7 +96,9 @@ class Postings:
             )
         self._start = np.concatenate([[0], np.cumsum(np.bincount(relation, minlength=len(self.relations)))])
         self._numbers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._by = {True: _sorted(relation, subject, value, values), False: _sorted(relation, value, subject, values)}
+        self._by = {True: _sorted(relation, subject, value, values)}
+        if both:
+            self._by[False] = _sorted(relation, value, subject, values)
 
     @staticmethod
     def of(kb: KB) -> Postings:
@@ -273,7 +277,14 @@ def intersect(sets: Sequence[Ints]) -> Ints:
 def _sorted(relation: np.ndarray, key: np.ndarray, other: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(key, other) sorted by relation, then key, then other."""
     if n and relation.size and (int(relation.max()) + 1) * n * n < 2**63:
-        order = np.argsort((relation.astype(np.int64) * n + key) * n + other)
-    else:
-        order = np.lexsort((other, key, relation))
+        whole = relation.astype(np.int64)  # one number for each fact: sorting these is faster than finding an order
+        for part in (key, other):
+            whole *= n
+            whole += part
+        whole.sort()
+        others = (whole % n).astype(np.int32)
+        whole //= n
+        whole %= n
+        return whole.astype(np.int32), others
+    order = np.lexsort((other, key, relation))
     return key[order], other[order]

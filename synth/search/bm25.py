@@ -12,13 +12,15 @@ from __future__ import annotations
 import json
 import math
 import re
+import tempfile
 import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import bm25s
 import numpy as np
@@ -62,21 +64,34 @@ def _numbered(texts: Sequence[str], place: dict[str, int]) -> tuple[np.ndarray, 
     return new[codes[full]], np.diff(kept[starts - starts[0]])
 
 
-def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+class Slices(Protocol):
+    """Numbers of which a slice can be taken."""
+
+    def __getitem__(self, part: slice, /) -> np.ndarray: ...
+
+
+def matrix(
+    flat: Slices, sizes: np.ndarray, n_words: int, folder: Path | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """(scores float64 and texts int32, both [pairs of a word and a text that has it], how many texts have each word int64
     [words of the block]) of the words in their order, a block of them at a time; the texts of a word are rising. What
     bm25s computes of the same words, bit by bit, without lists of all words and without all pairs in memory.
 
-    flat   [words of all texts] int32, their numbers     ends   [texts + 1] int64, where each text ends in it
+    flat     int32, the numbers of the words of all texts     sizes   [texts] int32, how many words each has
+    folder   where the places of the words are while there are several blocks: eight bytes for each
     """
-    lengths = np.diff(ends)
-    n, mean = len(lengths), lengths.mean()
-    total = np.cumsum(np.bincount(flat, minlength=n_words))
-    first = 0
-    while first < n_words:
-        before = int(total[first - 1]) if first else 0
-        last = max(first + 1, int(total.searchsorted(before + _BLOCK, "right")))
-        keys = np.concatenate(list(_keys(flat, ends, first, last)))
+    n, mean = len(sizes), sizes.mean(dtype=np.float64)
+    total = np.zeros(n_words, np.int64)
+    for _, words, _ in _chunks(flat, sizes):
+        total += np.bincount(words, minlength=n_words)
+    np.cumsum(total, out=total)
+    firsts = [0]  # the first word of each block, and the end of the last
+    while firsts[-1] < n_words:
+        before = int(total[firsts[-1] - 1]) if firsts[-1] else 0
+        firsts.append(max(firsts[-1] + 1, int(total.searchsorted(before + _BLOCK, "right"))))
+    ends = np.concatenate([[0], total[np.array(firsts[1:]) - 1]])  # of the blocks, in places of words
+    del total
+    for (first, last), keys in zip(pairwise(firsts), _keys(flat, sizes, firsts, ends, folder), strict=True):
         keys.sort()
         starts = np.flatnonzero(np.diff(keys, prepend=-1))
         times = np.diff(starts, append=len(keys)).astype(np.int32)
@@ -87,20 +102,67 @@ def matrix(flat: np.ndarray, ends: np.ndarray, n_words: int) -> Iterator[tuple[n
         frequency = np.bincount(word, minlength=last - first)
         different, place = np.unique(frequency, return_inverse=True)
         idf = np.array([math.log(1 + (n - f + 0.5) / (f + 0.5)) for f in different.tolist()])[place]
-        scores = idf[word] * (times / (_K1 * ((1 - _B) + _B * lengths[text] / mean) + times))
+        scores = idf[word] * (times / (_K1 * ((1 - _B) + _B * sizes[text] / mean) + times))
         yield scores, text, frequency
-        first = last
 
 
-def _keys(flat: np.ndarray, ends: np.ndarray, first: int, last: int) -> Iterator[np.ndarray]:
-    """(word - first) * texts + text of each place of words first to last, a chunk of texts at a time."""
-    n = len(ends) - 1
-    for at in range(0, n, _CHUNK):
-        part = ends[at : at + _CHUNK + 1]
-        words = flat[part[0] : part[-1]]
-        (here,) = np.nonzero((words >= first) & (words < last))
-        texts = np.repeat(np.arange(at, at + len(part) - 1), np.diff(part))[here]
-        yield (words[here].astype(np.int64) - first) * n + texts
+def _chunks(flat: Slices, sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """(the first text, the numbers of the words, how many each text has) of some texts at a time."""
+    done = 0
+    for at in range(0, len(sizes), _CHUNK):
+        some = sizes[at : at + _CHUNK]
+        end = done + int(some.sum(dtype=np.int64))
+        yield at, flat[done:end], some
+        done = end
+
+
+def _keys(
+    flat: Slices, sizes: np.ndarray, firsts: list[int], ends: np.ndarray, folder: Path | None
+) -> Iterator[np.ndarray]:
+    """(word - first word of the block) * texts + text of each place of the words of a block, block by block. All texts
+    are read once: what they give to each block waits in a file."""
+    n, blocks = len(sizes), len(firsts) - 1
+    starts = np.array(firsts[:-1])
+    block_of = np.repeat(np.arange(blocks, dtype=np.uint16 if blocks < 1 << 16 else np.int64), np.diff(firsts))
+    with tempfile.TemporaryFile(dir=folder) if blocks > 1 else nullcontext() as file:
+        alone, filled = [], ends[:-1].copy()
+        for at, words, some in _chunks(flat, sizes):
+            texts = np.repeat(np.arange(at, at + len(some), dtype=np.int64), some)
+            if file is None:
+                alone.append(words.astype(np.int64) * n + texts)
+                continue
+            block = block_of[words]
+            keys = (words - starts[block]) * n + texts
+            keys = keys[np.argsort(block, kind="stable")]
+            done = 0
+            for i, many in enumerate(np.bincount(block, minlength=blocks).tolist()):
+                if many:
+                    file.seek(8 * int(filled[i]))
+                    file.write(keys[done : done + many].data)
+                    filled[i] += many
+                    done += many
+        if file is None:
+            yield np.concatenate(alone)
+            return
+        for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
+            file.seek(8 * start)
+            yield np.frombuffer(bytearray(file.read(8 * (end - start))), np.int64)
+
+
+class _Numbers:
+    """The numbers of words, in a temporary file: of a million records there are a hundred million. `rank`: what stands
+    for each."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder)
+        self.rank = np.zeros(0, np.int32)
+
+    def add(self, some: np.ndarray) -> None:
+        self._file.write(np.ascontiguousarray(some, np.int32).data)
+
+    def __getitem__(self, part: slice, /) -> np.ndarray:
+        self._file.seek(4 * part.start)
+        return self.rank[np.frombuffer(self._file.read(4 * (part.stop - part.start)), np.int32)]
 
 
 class _Array:
@@ -137,39 +199,39 @@ class Ranking:
         """The ranking of texts, in memory; or written into `folder` as `save` does, and read from there. Raises ValueError
         where none has a word."""
         place: dict[str, int] = {}
-        flat, ends = array("i"), array("q", [0])
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+        numbers, sizes = _Numbers(folder), array("i")
         texts = iter(texts)
         while some := list(islice(texts, _BATCH)):
-            before = len(flat)
-            numbers, sizes = _numbered(some, place)
-            flat.frombytes(numbers.tobytes())
-            ends.frombytes((before + np.cumsum(sizes)).tobytes())
+            new, own = _numbered(some, place)
+            numbers.add(new)
+            sizes.frombytes(own.astype(np.int32).tobytes())
         if not place:
             raise ValueError("there is not one word in the texts to be searched: check the sources")
         names = sorted(
             place
         )  # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
-        rank = np.empty(len(place), np.int32)
-        rank[[place[w] for w in names]] = np.arange(len(place))
-        n, numbers = len(ends) - 1, np.frombuffer(flat, np.int32)
-        np.take(rank, numbers, out=numbers)
+        numbers.rank = np.empty(len(place), np.int32)
+        numbers.rank[[place[w] for w in names]] = np.arange(len(place))
+        del place
+        n = len(sizes)
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
-        vocabulary = {w: i for i, w in enumerate(names)}
-        del place, names, rank
-        blocks = matrix(numbers, np.frombuffer(ends, np.int64), len(vocabulary))
+        blocks = matrix(numbers, np.frombuffer(sizes, np.int32), len(names), folder)
         index.nonoccurrence_array = None
         if folder is None:
             scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
             starts = np.concatenate([[0], np.cumsum(frequency)])
             index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
+            vocabulary = {w: i for i, w in enumerate(names)}
             index.vocab_dict = vocabulary | {"": len(vocabulary)}  # as bm25s adds it
             index.unique_token_ids_set = set(index.vocab_dict.values())
             return Ranking(index, vocabulary, n, cache=cache)
         none = np.zeros(0)
         index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
-        index.vocab_dict = vocabulary | {"": len(vocabulary)}
-        Ranking(index, vocabulary, n).save(folder)
-        del index, vocabulary
+        index.vocab_dict = {w: i for i, w in enumerate([*names, ""])}
+        _save(folder, index, names, n)
+        del index, names
         data, indices = _Array(folder / _DATA, np.float64), _Array(folder / _INDICES, np.int32)
         frequencies = []
         for scores, of, frequency in blocks:
@@ -179,7 +241,7 @@ class Ranking:
         data.close()
         indices.close()
         np.save(folder / _STARTS, np.concatenate([[0], np.cumsum(np.concatenate(frequencies))]))
-        del flat, numbers, blocks
+        del numbers, sizes, blocks, frequencies
         return Ranking.load(folder, cache=cache)
 
     def __len__(self) -> int:
@@ -215,11 +277,7 @@ class Ranking:
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""
         folder.mkdir(parents=True, exist_ok=True)
-        self._index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
-        names = [w for w, _ in sorted(self._vocabulary.items(), key=lambda item: item[1])]
-        (folder / "vocabulary.json").write_text(
-            json.dumps({"n": self._n, "words": names}, ensure_ascii=False), encoding="utf-8"
-        )
+        _save(folder, self._index, sorted(self._vocabulary, key=self._vocabulary.__getitem__), self._n)
 
     @staticmethod
     def load(folder: Path, *, cache: int = 65536) -> Ranking:
@@ -231,3 +289,8 @@ class Ranking:
             return Ranking(index, {w: i for i, w in enumerate(vocabulary["words"])}, vocabulary["n"], cache=cache)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder} holds no ranking ({error}): build the index anew") from error
+
+
+def _save(folder: Path, index: bm25s.BM25, names: Sequence[str], n: int) -> None:
+    index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
+    (folder / "vocabulary.json").write_text(json.dumps({"n": n, "words": names}, ensure_ascii=False), encoding="utf-8")

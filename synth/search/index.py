@@ -20,6 +20,7 @@ import math
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count, islice
@@ -193,21 +194,28 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
             yield from [f"{page.title} {line}" for line in lines]
         for rows in insert.values():
             rows.flush()
+        finishing.append(beside.submit(finish))
 
-    texts = written()
-    first = next(texts, None)
-    if first is None:
-        raise ValueError("there are no pages to search: check the sources")
-    ranking = Ranking.of(chain([first], texts), None if folder is None else folder / "ranking")
-    try:
-        connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
-    except sqlite3.IntegrityError as error:
-        (twice,) = connection.execute("SELECT id FROM page GROUP BY id HAVING count(*) > 1 ORDER BY number").fetchone()
-        raise ValueError(f"two pages have the id {twice!r}: give each an id of its own") from error
-    connection.executescript(_SORTED)
-    connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
-    connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
-    connection.commit()
+    def finish() -> None:
+        try:
+            connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
+        except sqlite3.IntegrityError as error:
+            sql = "SELECT id FROM page GROUP BY id HAVING count(*) > 1 ORDER BY number"
+            (twice,) = connection.execute(sql).fetchone()
+            raise ValueError(f"two pages have the id {twice!r}: give each an id of its own") from error
+        connection.executescript(_SORTED)
+        connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
+        connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
+        connection.commit()
+
+    finishing: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as beside:  # SQLite sorts beside the ranking: neither needs the interpreter
+        texts = written()
+        first = next(texts, None)
+        if first is None:
+            raise ValueError("there are no pages to search: check the sources")
+        ranking = Ranking.of(chain([first], texts), None if folder is None else folder / "ranking")
+        finishing[0].result()
     if folder is not None:
         connection.close()
         return open_index(folder)

@@ -7,6 +7,7 @@ import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple
 from itertools import chain, islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from pyarrow import parquet
 
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, index_facts
 from synth.knowledge.postings import as_number
 from synth.search.index import Page, build_index, table_title
 from synth.types import SCHEMA_VERSION, Quarantined
@@ -84,10 +85,16 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
 def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[str, Any]:
     """Everything but schema and card; the card is returned."""
     write_tables(folder, base)
-    write_sql(folder, base)
+    connection = write_facts(folder, base)
     digest = base.digest()
     base.forget()
-    index = build_index(pages(base), folder / "index")
+    with ThreadPoolExecutor(
+        1
+    ) as beside:  # SQLite sorts facts while pages are written: it does not need the interpreter
+        sorting = beside.submit(index_facts, connection)
+        index = build_index(pages(base), folder / "index")
+        sorting.result()
+    connection.close()
     return {
         "entities": len(base.order),
         "facts": base.accepted,
@@ -105,11 +112,18 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
 
 def write_sql(folder: Path, base: ColumnBase) -> None:
     """kb.sqlite."""
-    connection = sqlite3.connect(folder / "kb.sqlite")
+    connection = write_facts(folder, base)
+    index_facts(connection)
+    connection.close()
+
+
+def write_facts(folder: Path, base: ColumnBase) -> sqlite3.Connection:
+    """kb.sqlite without indexes."""
+    connection = sqlite3.connect(folder / "kb.sqlite", check_same_thread=False)
     connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
     with connection:
-        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base))
-    connection.close()
+        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base), indexed=False)
+    return connection
 
 
 def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -42,23 +43,23 @@ def _made(world: Any) -> dict[str, Any]:
     }
 
 
-def warm(world: Any) -> Any:
+def warm(world: Any, cache: Path | None = None) -> Any:
     """The policy of a world that brings one (`network`), after its warm start. It depends on the world, its `warm` and this code, and not on
-    the run's seed: all runs and recipes start from the same weights, as from one pretrained model."""
+    the run's seed: all runs and recipes start from the same weights, as from one pretrained model. cache: the folder that keeps them; None:
+    the user's own."""
     module, make = NETWORKS[world.network]
     world_config = _made(world)
     code = [inspect.getsource(module), inspect.getsource(sys.modules[type(world).__module__])]
     key = digest([code, world_config, dict(world.warm), torch.__version__])
     model = make(**world_config, seed=seed_for(key, world.network))
     if key not in _KNOWN:
-        _KNOWN[key] = _weights(key, world, model, module.fit)
+        _KNOWN[key] = _weights(cache or user_cache_path("espalier"), key, world, model, module.fit)
     model.load_state_dict(load(_KNOWN[key]))
     return model
 
 
-def _weights(key: str, world: Any, model: Any, fit: Any) -> bytes:
+def _weights(folder: Path, key: str, world: Any, model: Any, fit: Any) -> bytes:
     """Those of the cache, or of a fit, which is then cached."""
-    folder = user_cache_path("espalier")
     kept = folder / f"{world.network}-{key[:16]}.safetensors"
     if kept.is_file():
         return kept.read_bytes()

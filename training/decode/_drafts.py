@@ -152,7 +152,7 @@ class Answer:
     def of(engine: Engine, ask: Ask, sampling: Sampling, head: Tensor) -> Answer:
         """Raises ValueError for a budget too small for any answer. head [V, d]: the model's."""
         sampler, account = engine.sampler, Account(limit=ask.forward_tokens)
-        return Answer(
+        return (engine.answer or Answer)(
             engine=engine,
             ask=ask,
             sampling=sampling,

@@ -10,6 +10,7 @@ import numpy as np
 
 from synth.types import seed_for
 from training.decode._engine import VERDICT, Account, Ask, Draw, Engine
+from training.model.residual import untouched
 from training.types import Segment
 
 
@@ -45,8 +46,9 @@ def draws(engine: Engine, asks: Sequence[Ask], k: int, *, rated: bool = False) -
             ask, mine = asks[i], out[i]
             n = ask.max_tokens
             each, once = n + (len(ask.prompt) + n + VERDICT if rated else 0), len(ask.prompt)
-            if engine.steered is not None:  # each draw reads the prompt for itself
-                each, once = each + once, 0
+            if engine.steered is not None:  # each draw reads for itself what is changed of the prompt
+                once = untouched(engine.steered(ask.prompt), len(ask.prompt))
+                each += len(ask.prompt) - once
             wanted = k - len(mine.segments) if k else math.inf
             m = int(min(wanted, (mine.account.left - once) // each))
             alone = m < 1 and not mine.segments

@@ -2,7 +2,7 @@
 
 A forward token is one token that one model has processed once: the tokens of a prompt when it is read, every token that
 was drawn, and, if a reward model reads it, the whole conversation with the word of the verdict. Draws from the same
-prompt that are requested together read the prompt once, as in the sampler.
+prompt that are requested together read the prompt once, as in the sampler, and changed ones what comes before the first change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from synth.types import Sampling
 from training.learner.learner import score
 from training.learner.pack import Row, pack, shared_tokens
-from training.model.residual import Edit, blocks_of, fitting, layer_of, read, read_out
+from training.model.residual import Edit, blocks_of, fitting, layer_of, read, read_out, untouched
 from training.types import Batch, Segment
 
 VERDICT = 1  # tokens that a reward model reads after a conversation
@@ -130,6 +130,7 @@ class Engine:
     called    the name of this model in accounts
     reference the model that preference training began with, called "reference"; None: it is not there
     steered   prompt [n] -> what changes the residual stream of every draw behind it; None: nothing does
+    answer    the class that writes an answer where a decoder drafts; None: `Answer` (training/decode/_drafts.py)
     """
 
     sampler: Any
@@ -141,6 +142,7 @@ class Engine:
     called: str = "policy"
     reference: Engine | None = None
     steered: Callable[[np.ndarray], Edit] | None = None
+    answer: type[Any] | None = None
 
     @property
     def writes(self) -> str:
@@ -198,9 +200,11 @@ class Engine:
         held: dict[int, int] = {}
         accounts = {id(d.account): d.account for d in draws}
         read_once: set[tuple] = set()
-        for i, (d, segment) in enumerate(zip(draws, segments, strict=True)):
-            key = (id(d.account), d.prompt.tobytes(), i if d.edit is not None else -1)
-            tokens = len(segment.ids) + (0 if key in read_once else len(d.prompt))
+        changed = any(d.edit is not None for d in draws)
+        for d, segment in zip(draws, segments, strict=True):
+            shared = untouched(d.edit, len(d.prompt)) if changed else len(d.prompt)
+            key = (id(d.account), d.prompt[:shared].tobytes())
+            tokens = len(segment.ids) + len(d.prompt) - (shared if key in read_once else 0)
             read_once.add(key)
             d.account.charge(self.called, tokens)
             held[id(d.account)] = held.get(id(d.account), 0) + tokens

@@ -20,7 +20,7 @@ Leaves out trees of drafts. Answers are drawn one after another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,6 +31,9 @@ from torch import Tensor
 from synth.types import Sampling, seed_for
 from training.decode import Ask, Decoded, Engine, Example
 from training.decode._drafts import Answer, Draft, Learned, chances, common, drafting, drawn, near, vocabulary
+
+
+Rule = Callable[[Tensor, Tensor, int, Sampling, np.random.Generator], tuple[int, bool]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +69,25 @@ def speculate(
     sampling = drafting(engine, fitted, temperature, "speculate")
     deep = depth if not c_peak else max(0, min(depth, c_peak // max(1, len(asks)) - 1))
     engine.sampler.sync()
-    return [_answered(engine, ask, fitted, deep, sampling) for ask in asks]
+    return [answered(engine, ask, fitted, deep, sampling) for ask in asks]
+
+
+def checked(p: Tensor, q: Tensor, token: int, sampling: Sampling, rng: np.random.Generator) -> tuple[int, bool]:
+    """A draft from q [V] -> a token that has the distribution p [V], and whether it is the draft."""
+    if sampling.temperature == 0:
+        best = int(p.argmax())
+        return best, best == token
+    if rng.random() * float(q[token]) < float(p[token]):
+        return token, True
+    rest = (p - q).clamp(min=0)
+    return drawn(rest if float(rest.sum()) > 0 else p, sampling, rng), False
 
 
 @torch.inference_mode()
-def _answered(engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: Sampling) -> Decoded:
+def answered(
+    engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: Sampling, rule: Rule = checked
+) -> Decoded:
+    """One answer, of drafts of that depth. rule: what becomes of a draft."""
     answer = Answer.of(engine, ask, sampling, drafter.head)
     account, most = answer.account, answer.most
     rng = np.random.default_rng(seed_for(ask.seed, "speculate"))
@@ -86,7 +103,7 @@ def _answered(engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: 
         answer.passes, proposed = answer.passes + 1, proposed + len(tokens)
         good = 0
         for i, token in enumerate(tokens):
-            new, same = _checked(model[i], q[i], token, sampling, rng)
+            new, same = rule(model[i], q[i], token, sampling, rng)
             good += same
             kept += same
             on = answer.take(new, model[i])
@@ -98,17 +115,6 @@ def _answered(engine: Engine, ask: Ask, drafter: Drafter, depth: int, sampling: 
         answer.cache.held[0] -= len(tokens) - good
         answer.cache.window(0, 1)
     return answer.decoded(f"{kept} of {proposed} drafts kept")
-
-
-def _checked(p: Tensor, q: Tensor, token: int, sampling: Sampling, rng: np.random.Generator) -> tuple[int, bool]:
-    """A draft from q [V] -> a token that has the distribution p [V], and whether it is the draft."""
-    if sampling.temperature == 0:
-        best = int(p.argmax())
-        return best, best == token
-    if rng.random() * float(q[token]) < float(p[token]):
-        return token, True
-    rest = (p - q).clamp(min=0)
-    return drawn(rest if float(rest.sum()) > 0 else p, sampling, rng), False
 
 
 def _drafts(

@@ -5,7 +5,8 @@ the model as it is; here they vote among those of a steered or edited one. That 
 
     y_1 .. y_n ~ p'        p': the model under `change`          y = choose(y_1 .. y_n)
 
-change: `steer` adds its vector to the residual stream of every draw; each draw then reads the prompt anew, which counts.
+change: `steer` adds its vector to the residual stream of every draw from the prompt's last token on; each draw then reads that
+token anew, which counts.
 `model_surgery` draws from the edited weights. choose: greedy, majority, best_of_n or tournament, with n draws (0: as many as the
 budget allows). Both with their own defaults, but for alpha and the layer where they are named. Other pairs are refused: what
 decides on the way how one answer goes on leaves nothing for another to decide, and a draft is made for the model as it is.

@@ -22,10 +22,14 @@ from training.model.model import head_weight, logit_factor, own_hidden
 
 
 class Edit(Protocol):
-    """A change of the residual stream of one row. `layers`: after which blocks, counted from 0."""
+    """A change of the residual stream of one row. `layers`: after which blocks, counted from 0. `start`: the first position
+    that it may change; what is before is read once for all rows that begin with it."""
 
     @property
     def layers(self) -> Sequence[int]: ...
+
+    @property
+    def start(self) -> int: ...
 
     def __call__(self, layer: int, stream: Tensor, position: Tensor) -> Tensor:
         """stream [n, d] after block `layer` at the positions [n] of the row -> the stream that the next block sees.
@@ -48,6 +52,11 @@ class AddVector:
     def __call__(self, layer: int, stream: Tensor, position: Tensor) -> Tensor:
         here = (position >= self.start).to(stream.dtype)[:, None]
         return stream + here * self.vector.to(stream)
+
+
+def untouched(edit: Edit | None, n: int) -> int:
+    """How many of the first tokens of a prompt of n an edit leaves as they are; never the last token, behind which a row draws."""
+    return n - 1 if edit is None else max(0, min(edit.start, n - 1))
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
@@ -116,9 +125,12 @@ def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> 
 
 @torch.no_grad()
 def read(model: nn.Module, rows: Sequence[np.ndarray], layers: Sequence[int], *, tokens: int = 16384) -> list[Tensor]:
-    """Per row of ids [n] its streams [len(layers), n, d] after these blocks. tokens: the most tokens in one pass.
-    Raises ValueError for a layer that does not exist."""
+    """Per row of ids [n] its streams [len(layers), n, d] after these blocks; equal rows are read once. tokens: the most
+    tokens in one pass. Raises ValueError for a layer that does not exist."""
     model.eval()
+    place: dict[bytes, int] = {}
+    which = [place.setdefault(np.asarray(r, dtype=np.int64).tobytes(), len(place)) for r in rows]
+    rows = [np.frombuffer(r, dtype=np.int64) for r in place]
     blocks, wanted, device = blocks_of(model), [layer_of(model, layer) for layer in layers], head_weight(model).device
     out: list[Tensor] = []
     at = 0
@@ -141,7 +153,7 @@ def read(model: nn.Module, rows: Sequence[np.ndarray], layers: Sequence[int], *,
         streams = torch.stack([kept[layer] for layer in wanted])
         out += [s.float() for s in streams.split(lengths, dim=1)]
         at += len(part)
-    return out
+    return [out[i] for i in which]
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ product of another size may differ in the last bit).
 
 Rows may have their residual stream changed while they are sampled (`edits`, training/model/residual.py): the model's
 own layers are then used, and every row stays in the batch until the last has ended, so that a change of one row changes
-no bit of another in that turn. `Session.path` says which implementation was used.
+no bit of another in that turn. What prompts have in common before the first changed position is read once. `Session.path` says which implementation was used.
 
 If the model holds several policies as adapters (`policies`), each row goes through its own, in one batch with the
 others.
@@ -38,7 +38,7 @@ from training.model.native.decode import Drawn, TurnDecoder
 from training.model.native.layers import usable
 from training.model.products import blocks
 from training.model.render import Renderer
-from training.model.residual import Edit, edited
+from training.model.residual import Edit, edited, untouched
 from training.rollout.ending import ChoiceTree, Ending
 from training.rollout import graphs
 from training.types import Segment, Stop
@@ -165,7 +165,11 @@ class Session:
         self.rows = list(range(len(prompts)))  # conversations still alive
         self.lies = np.arange(len(prompts))  # [rows] slot of each
         self.row_in = np.arange(len(prompts))  # [slots] row in each
-        first, which = _alike(prompts, bool(self.edits), self.policies)
+        plain = [untouched(e, len(p)) for e, p in zip(self.edits, prompts, strict=True)] if self.edits else []
+        apart = bool(plain) and min(plain) == 0
+        shared = bool(plain) and not apart
+        heads = [p[:n] for p, n in zip(prompts, plain, strict=True)] if shared else prompts
+        first, which = _alike(heads, apart, self.policies)
         device = head_weight(sampler.model).device
         self.routers = replay_of(sampler.model)
         self.seen = np.array([len(p) for p in prompts])  # [rows] tokens of each
@@ -174,12 +178,16 @@ class Session:
             cache = CachedRows(len(first), device)
             if self.policies:  # at this point the slots hold prompts, and each prompt is read by one policy
                 self.row_in = first
-            last = self._extend(cache, [prompts[i] for i in first])
+            if shared:
+                self.edits = [None] * len(prompts)  # nothing is changed here, and the model's own layers read it
+            last = self._extend(cache, [heads[i] for i in first])
             self.row_in = np.arange(len(prompts))
             self.cache = cache.share(which)
-            self.last = last.index_select(
-                0, torch.from_numpy(which).to(device)
-            )  # [slots, d] hidden state after each row's last token
+            # [slots, d] hidden state after each row's last token
+            self.last = last.index_select(0, torch.from_numpy(which).to(device))
+            if shared:
+                self.edits = list(edits)
+                self.last = self._extend(self.cache, [p[n:] for p, n in zip(prompts, plain, strict=True)])
             if self.experts is not None:
                 self.experts = self.experts[torch.from_numpy(which).to(device)]
 
@@ -538,7 +546,7 @@ class _Turn:
 
 def _alike(prompts: Sequence[np.ndarray], apart: bool, policies: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """The first of each set of equal prompts that the same policy reads, and the set [rows] of each. apart: all are
-    distinct, because edited rows share nothing (an edit may begin within the prompt)."""
+    distinct, because some row is changed from its first token on."""
     unique: dict[Any, int] = {}
     keys = [(p.tobytes(), i if apart else 0, policies[i] if policies else "") for i, p in enumerate(prompts)]
     which = np.array([unique.setdefault(key, len(unique)) for key in keys])

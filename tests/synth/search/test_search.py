@@ -48,7 +48,7 @@ def test_scores_equal_the_formula(some: list[Passage]) -> None:
         np.testing.assert_allclose(search.scores(" ".join(query)), naive(documents, query), rtol=0, atol=1e-12)
 
 
-def test_the_matrix_is_that_of_bm25s_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_matrix_is_that_of_bm25s_bit_by_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bm25, "_CHUNK", 7)  # texts of many chunks
     monkeypatch.setattr(bm25, "_BLOCK", 40)  # words of many blocks
     rng = random.Random(0)
@@ -57,8 +57,8 @@ def test_the_matrix_is_that_of_bm25s_bit_by_bit(monkeypatch: pytest.MonkeyPatch)
         theirs = bm25s.BM25(method="lucene", k1=1.5, b=0.75, dtype="float64")
         vocabulary = {str(i): i for i in range(n_words)}
         theirs.index(SimpleNamespace(ids=texts, vocab=vocabulary), show_progress=False)
-        ends = np.cumsum([0, *map(len, texts)])
-        blocks = bm25.matrix(np.array([w for text in texts for w in text], np.int32), ends, n_words)
+        sizes = np.array([len(text) for text in texts], np.int32)
+        blocks = bm25.matrix(np.array([w for text in texts for w in text], np.int32), sizes, n_words, tmp_path)
         scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
         ours = scores, of, np.concatenate([[0], np.cumsum(frequency)])
         for name, array in zip(("data", "indices", "indptr"), ours, strict=True):

@@ -5,12 +5,12 @@ import pytest
 import tiny
 import torch
 
-from benchmarks.speculation import ASKED, DRAFTERS, deviation, own_answers, remembering, small_engine, statistic
+from benchmarks.speculation import ASKED, DRAFTERS, deviation, own_answers, remembering, small_engine, statistic, under
 from synth.types import Sampling
 from tasks.planning.pieces import bind
 from training.decode import Ask, Engine, Example
 from training.decode._drafts import drawn
-from training.decode.speculate import _checked
+from training.decode.speculate import checked
 from training.model.model import train_tokenizer
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
@@ -67,7 +67,7 @@ def test_a_hundred_thousand_draws_have_the_distribution_of_the_target():
     for _ in range(n):
         token = drawn(q, hot, rng)
         wrong[token] += 1
-        token, same = _checked(p, q, token, hot, rng)
+        token, same = checked(p, q, token, hot, rng)
         counts[token] += 1
         accepted += same
     value, bound = statistic(counts, p.numpy())
@@ -83,16 +83,16 @@ def test_drafted_answers_have_the_distribution_of_the_model(name):
     plain = bind("decode", knobs)
     asked = [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(30)]
     fitted = plain.fit(source, own_answers(source))
-    with remembering(source):
-        known = [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
-        assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)]
-        value, bound, _ = deviation(source, plain, fitted, 300 if knobs["piece"] == "draft_tree" else 2000)
+    memory = remembering(source)
+    known = [d.segment.ids.tolist() for d in plain(memory, asked, fitted)]
+    assert known == [d.segment.ids.tolist() for d in plain(memory, asked, fitted)]
+    value, bound, _ = deviation(memory, plain, fitted, 300 if knobs["piece"] == "draft_tree" else 2000)
     assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)], "as without the memory"
     assert value < bound
 
 
 @pytest.mark.parametrize("rule", ["keep all", "keep none, draw from the rest", "draw from the model, not the rest"])
-def test_a_wrong_rule_would_be_seen(monkeypatch, rule):
+def test_a_wrong_rule_would_be_seen(rule):
     def wrong(p, q, token, sampling, rng):
         keep = rule == "keep all" or (rule.startswith("draw") and rng.random() * float(q[token]) < float(p[token]))
         rest = p if rule.startswith("draw") else (p - q).clamp(min=0)
@@ -100,9 +100,7 @@ def test_a_wrong_rule_would_be_seen(monkeypatch, rule):
 
     source, decode = small_engine(), bind("decode", DRAFTERS["speculate, uniform drafts"])
     fitted = decode.fit(source, own_answers(source))
-    monkeypatch.setattr("training.decode.speculate._checked", wrong)
-    with remembering(source):
-        value, bound, _ = deviation(source, decode, fitted, 2000)
+    value, bound, _ = deviation(remembering(source), under(wrong), fitted, 2000)
     assert value > bound
 
 

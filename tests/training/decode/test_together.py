@@ -1,14 +1,17 @@
 """Two decoders at once: the vote is among changed draws, each is paid for, and what does not go together is refused."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from test_decoders import asks, engine, pairs
 
 from synth.types import seed_for
 from tasks.planning.pieces import bind
 from training.decode import Account, Draw
+from training.decode._draws import draws
 from training.model.residual import AddVector
 
 
@@ -17,7 +20,7 @@ def made(by, **knobs):
     return decode, decode.fit(by, pairs())
 
 
-def test_the_vote_is_among_steered_draws_that_each_read_the_prompt():
+def test_the_vote_is_among_steered_draws_that_share_the_prompt_but_for_its_last_token():
     by, (ask,) = engine(), asks(5)
     decode, fitted = made(by, n=5, alpha=8.0)
     (done,) = decode(by, [ask], fitted)
@@ -29,18 +32,21 @@ def test_the_vote_is_among_steered_draws_that_each_read_the_prompt():
     drawn = by.sample(draws)
     said = [by.said(s.ids) for s in drawn]
     assert by.said(done.segment.ids) == max(said, key=lambda a: (Counter(said)[a], -said.index(a)))
-    assert done.account.tokens == {"policy": sum(5 + len(s.ids) for s in drawn)}
+    assert done.account.tokens == {"policy": 4 + sum(1 + len(s.ids) for s in drawn)}
     (plain,) = bind("decode", {"piece": "majority", "k": 5})(by, [ask], None)
     assert plain.account.tokens != done.account.tokens
 
 
-def test_a_budget_buys_fewer_draws_where_each_reads_the_prompt():
-    by, (ask,) = engine(), asks(40, budget=100)  # one draw of 40 + 12, and not two
-    decode, fitted = made(by, n=0)
-    (done,) = decode(by, [ask], fitted)
-    (plain,) = bind("decode", {"piece": "majority", "k": 0})(by, [ask], None)
-    assert done.account.spent == 40 + len(done.segment.ids)
-    assert 52 < plain.account.spent <= 100, "five draws, or more where they are short"
+@pytest.mark.parametrize("start", [0, 20, 39, 99])
+def test_a_budget_buys_fewer_draws_the_more_of_the_prompt_each_reads(start):
+    by, (ask,) = engine(), asks(40, budget=100)
+    shared = min(start, 39)
+    by = replace(by, steered=lambda prompt: AddVector(vector=torch.zeros(32), layer=0, start=start))
+    (drawn,) = draws(by, [ask], 0)
+    (first, *_) = drawn.segments
+    assert drawn.account.spent == shared + sum(40 - shared + len(s.ids) for s in drawn.segments) <= 100
+    n = (100 - shared) // (40 - shared + 12)  # at least, where all are as long as they may be
+    assert len(drawn.segments) >= n >= 1 and len(first.ids)
 
 
 def test_an_edited_model_is_voted_on_and_afterwards_as_it_was():

@@ -90,6 +90,32 @@ def test_rows_of_equal_prompts_are_steered_apart():
     assert len({tuple(s.logp.tolist()) for s in out}) == 3
 
 
+@pytest.mark.parametrize("start", [0, 1, 3, len(PROMPTS[0]) - 1, 99])
+def test_what_comes_before_a_change_is_read_once_for_all_rows(start):
+    """Three rows of one prompt and one of another, against each row alone without sharing."""
+    source, prompts = sampler(), [PROMPTS[0], PROMPTS[1], PROMPTS[0], PROMPTS[0]]
+    edits = [far(source, size, start=start) if size else None for size in (40.0, 20.0, -40.0, 0.0)]
+    session = source.open(prompts, SEEDS, edits)
+    plain = min(start, len(PROMPTS[0]) - 1)
+    # The row without a change shares all but its last token, which another start keeps apart from the two that are changed.
+    assert len(session.cache.prefix.length) == (2 + (plain < len(PROMPTS[0]) - 1) if start else 4)
+    for i, got in enumerate(session.generate(Sampling(max_tokens=12))):
+        alone = source.open([prompts[i]], [SEEDS[i]], [edits[i] or far(source, 0.0)]).generate(Sampling(max_tokens=12))
+        assert got.ids.tolist() == alone[0].ids.tolist()
+        np.testing.assert_allclose(got.logp, alone[0].logp, atol=1e-5)
+
+
+def test_equal_rows_are_read_once():
+    model, passes = sampler().model, []
+    hook = blocks_of(model)[0].register_forward_hook(lambda m, args, output: passes.append(args[0].numel()))
+    one = read(model, [PROMPTS[0], PROMPTS[1], PROMPTS[0]], [0])
+    few = read(model, [PROMPTS[0], PROMPTS[1]], [0])
+    hook.remove()
+    assert passes[0] == passes[1]
+    for a, b in zip(one, [few[0], few[1], few[0]], strict=True):
+        assert torch.equal(a, b)
+
+
 def test_streams_are_the_same_whatever_is_read_together():
     model = sampler().model
     whole = read(model, PROMPTS, [0, -1])
