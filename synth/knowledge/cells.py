@@ -11,13 +11,15 @@ import csv
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, encoded
 from synth.knowledge.documents import plain
 from synth.knowledge.ingest import BLANK
 from synth.knowledge.missing import MISSING
@@ -41,9 +43,9 @@ class Cells:
 
     name: str
     type: str
-    subjects: list[str]
+    subjects: ArrowTexts
     lines: np.ndarray
-    columns: dict[str, tuple[list[str], np.ndarray]]
+    columns: dict[str, tuple[ArrowTexts, np.ndarray]]
     quarantined: list[Quarantined] = field(default_factory=list)
     missing: Counter[str] = field(default_factory=Counter)
 
@@ -98,7 +100,8 @@ def read_cells(
 
     refused = [quarantine(reason, f"{name} line {lines[i]}", why, row(i)) for reason, i, why in quarantined]
     del first, names, spellings
-    cells = Cells(name, type, subjects, lines[kept], {}, refused + wrong)
+    cells = Cells(name, type, ArrowTexts.of(subjects), lines[kept], {}, refused + wrong)
+    del subjects
     gaps: list[tuple[int, int, str, int]] = []  # first record, column, text, how often
     for number, (column, (texts, codes)) in enumerate(columns.items()):
         if column != id:
@@ -117,27 +120,26 @@ def read_cells(
     return cells
 
 
-def compact(texts: list[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
+def compact(texts: ArrowTexts, codes: np.ndarray) -> tuple[ArrowTexts, np.ndarray]:
     """The texts that occur, in the order of their first records, and the codes for them."""
     some, first = np.unique(codes, return_index=True)
     order = np.argsort(first[some != NONE])
     some = some[some != NONE][order]
     new = np.full(len(texts) + 1, NONE, np.int32)  # the last stands for NONE
     new[some] = np.arange(len(some), dtype=np.int32)
-    return [texts[i] for i in some.tolist()], new[codes]
+    return texts.take(some), new[codes]
 
 
 def _read(
     rows: Iterator[list[str]], name: str, delimiter: str
-) -> tuple[dict[str, tuple[list[str], np.ndarray]], np.ndarray, list[Quarantined]] | None:
+) -> tuple[dict[str, tuple[ArrowTexts, np.ndarray]], np.ndarray, list[Quarantined]] | None:
     """(column -> (texts, codes), the line of every record, rows that are none) of a table."""
     header: list[str] = next((cells for cells in rows if any(map(str.strip, cells))), [])
     columns = [tidy(c) for c in header]
     if not columns or len(set(columns)) < len(columns):
         return None
     lines, wrong, width = array("i"), list[Quarantined](), len(columns)
-    seen: list[dict[str, int]] = [{} for _ in columns]
-    codes = [array("i") for _ in columns]
+    parts: list[list[pa.Array]] = [[] for _ in columns]
 
     def good() -> Iterator[list[str]]:
         for cells in rows:
@@ -154,19 +156,10 @@ def _read(
 
     records = good()
     while batch := list(islice(records, _BATCH)):
-        for place, some, cells in zip(seen, codes, zip(*batch, strict=True), strict=True):
-            add: Callable[[str, int], int] = place.setdefault
-            some.extend([add(cell, len(place)) for cell in cells])
+        for some, cells in zip(parts, zip(*batch, strict=True), strict=True):
+            some.append(pa.array(cells, TEXT))
     out = {}
-    for column, place, some in zip(columns, seen, codes, strict=True):
-        texts, code = [tidy(cell) for cell in place], np.frombuffer(some, np.int32) if some else np.zeros(0, np.int32)
-        place.clear()
-        out[column] = _joined(texts, code)
+    for column, some in zip(columns, parts, strict=True):
+        out[column] = encoded(some, NONE)
+        some.clear()
     return out, np.frombuffer(lines, np.int32) if lines else np.zeros(0, np.int32), wrong
-
-
-def _joined(texts: list[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Cells that are one text once tidy, under one code; blank ones under NONE."""
-    place: dict[str, int] = {}
-    new = np.fromiter((place.setdefault(t, len(place)) if t else NONE for t in texts), np.int32, len(texts))
-    return list(place), new[codes]

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import compute
 
+from synth.knowledge.arrow_texts import TEXT as _TEXT
+from synth.knowledge.arrow_texts import ArrowTexts, pc
 from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
@@ -32,8 +33,6 @@ from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.types import Quarantined
 
-pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
-_TEXT = pa.large_string()
 _FACT = ("id", "subject", "relation", "object", "literal", "source", "span", "title", "text")
 _BATCH = 16_384  # records
 _FAR = np.iinfo(np.int64).max
@@ -57,17 +56,12 @@ class Stated:
 
     relation: Relation
     column: str
-    texts: list[str]
+    texts: ArrowTexts
     codes: np.ndarray
     new: np.ndarray
-    values: list[str]
+    values: ArrowTexts
     inverse: bool = False  # it is stated whether an object has one subject
     late: bool = False
-
-    @cached_property
-    def ids(self) -> list[str]:
-        """[values] the ids of entities, or the literals."""
-        return self.values if self.relation.literal else [f"{self.relation.range}:{v}" for v in self.values]
 
     @cached_property
     def arrays(self) -> _Arrays:
@@ -75,7 +69,7 @@ class Stated:
         the end; and [texts] "texts"."""
         head, literal = _quoted(self.relation.name), self.relation.literal
         return _Arrays(
-            y=lambda arrays: pa.array(self.values, _TEXT),
+            y=lambda arrays: self.values.array,
             Y=lambda arrays: _capitals(self.values),
             ids=lambda arrays: arrays["y"] if literal else _join(f"{self.relation.range}:", arrays["y"]),
             tails=lambda arrays: (
@@ -83,7 +77,7 @@ class Stated:
                 if literal
                 else _join(f",{head},", _json(arrays["ids"]), ",null]")
             ),
-            texts=lambda arrays: arrays["y"] if self.texts is self.values else pa.array(self.texts, _TEXT),
+            texts=lambda arrays: self.texts.array,
         )
 
     @cached_property
@@ -103,11 +97,11 @@ class ColumnBase:
 
     name: str
     type: str
-    subjects: list[str]
+    subjects: ArrowTexts
     lines: np.ndarray
     stated: list[Stated]
     relations: dict[str, Relation]
-    entities: list[str]
+    entities: ArrowTexts
     types: np.ndarray
     type_names: list[str]
     order: np.ndarray
@@ -141,7 +135,7 @@ class ColumnBase:
             places = place[order]
         for at in range(0, len(order), 4 * _BATCH):
             some = order[at : at + 4 * _BATCH]
-            names = [self.entities[e] for e in some.tolist()]
+            names = self.entities.take(some).array.to_pylist()
             types = [self.type_names[t] for t in self.types[some].tolist()]
             aliases = self.aliases.get
             yield {
@@ -155,19 +149,19 @@ class ColumnBase:
     @cached_property
     def by_id(self) -> np.ndarray:
         """The entities that facts mention, in the order of their ids."""
-        return self.order[_ranked(self._ids.take(pa.array(self.order)))]
+        return self.order[ArrowTexts(self._ids).take(self.order).ranked()]
 
     @cached_property
     def _ids(self) -> pa.Array:
         """[entities] their ids."""
         types = pa.array([f"{t}:" for t in self.type_names], _TEXT).take(pa.array(self.types))
-        return _join(types, pa.array(self.entities, _TEXT))
+        return _join(types, self.entities.array)
 
     @cached_property
     def _names(self) -> _Arrays:
         """[records] "x", their names, and "X", each with a capital."""
         return _Arrays(
-            x=lambda arrays: pa.array(self.subjects, _TEXT),
+            x=lambda arrays: self.subjects.array,
             X=lambda arrays: _capitals(self.subjects),
         )
 
@@ -321,10 +315,10 @@ class ColumnBase:
         total = hashlib.sha256()
         quoted = _json(self._ids)
         heads = pa.array([f", {_quoted(t)}" for t in self.type_names], _TEXT)
-        entities = self.order[_ranked(quoted.take(pa.array(self.order)))]
+        entities = self.order[ArrowTexts(quoted).take(self.order).ranked()]
         for at in range(0, len(entities), _BATCH):
             some = entities[at : at + _BATCH]
-            names = _json(pa.array([self.entities[e] for e in some.tolist()], _TEXT))
+            names = _json(self.entities.take(some).array)
             ends = ["".join(f", {_quoted(a)}" for a in sorted(self.aliases.get(e, ()))) + "]\n" for e in some.tolist()]
             types = heads.take(pa.array(self.types[some]))
             lines = _join('["entity", ', quoted.take(pa.array(some)), ", ", names, types, pa.array(ends, _TEXT))
@@ -333,7 +327,7 @@ class ColumnBase:
         for s in sorted(self.stated, key=lambda s: _quoted(s.relation.name)):
             head = f", {_quoted(s.relation.name)}, {json.dumps(s.relation.literal)}, "
             columns.append((s, pa.scalar(head, _TEXT)))
-        records = _ranked(quoted.slice(0, len(self.subjects)))
+        records = ArrowTexts(quoted.slice(0, len(self.subjects))).ranked()
         for at in range(0, len(records), _BATCH):
             some = records[at : at + _BATCH]
             subjects = _join('["fact", ', quoted.take(pa.array(some)))
@@ -369,10 +363,10 @@ class ColumnBase:
         place = np.full(len(self.entities), NONE, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
         said = [s for s in self.stated if s.relation.literal]
-        used = [np.sort(np.fromiter(_used(s), np.int64)) for s in said]
+        used = [_used(s) for s in said]
         literals = pa.chunked_array([s.arrays["y"].take(pa.array(u)) for s, u in zip(said, used)], _TEXT)
         encoded = literals.combine_chunks().dictionary_encode()
-        ranked = _ranked(encoded.dictionary)
+        ranked = ArrowTexts(encoded.dictionary).ranked()
         at = np.empty(len(ranked), np.int32)
         at[ranked] = np.arange(len(order), len(order) + len(ranked), dtype=np.int32)
         at = at[encoded.indices.to_numpy()]
@@ -391,7 +385,7 @@ class ColumnBase:
             part = slice(done, done := done + len(rows))
             facts[0][part], facts[1][part] = which[s.relation.name], place[rows]
             facts[2][part] = to[s.new[s.codes[rows]]]
-        names = pa.array(self.entities, _TEXT).take(pa.array(order))
+        names = self.entities.take(order).array
         return Postings(
             ids=_texts(self._ids.take(pa.array(order))),
             names=_texts(names),
@@ -425,13 +419,11 @@ def _sentence(relation: Relation) -> tuple[list[str], list[str]]:
     return [pieces[0][:1].upper() + pieces[0][1:], *pieces[1:]], order
 
 
-def _capitals(texts: Sequence[str]) -> pa.Array:
-    return pa.array((t[:1].upper() + t[1:] for t in texts), _TEXT)
-
-
-def _ranked(texts: pa.Array) -> np.ndarray:
-    """[texts] int64, their places in the order of the texts, which is that of Python: UTF-8 keeps it."""
-    return pc.sort_indices(texts).to_numpy().astype(np.int64)
+def _capitals(texts: ArrowTexts) -> pa.Array:
+    if not pc.any(pc.match_substring_regex(texts.array, "^[^A-Z0-9]")).as_py():
+        return texts.array
+    parts = (texts[at : at + _BATCH] for at in range(0, len(texts), _BATCH))
+    return pa.concat_arrays([pa.array([t[:1].upper() + t[1:] for t in some], _TEXT) for some in parts])
 
 
 def _json(texts: pa.Array) -> pa.Array:
@@ -479,15 +471,20 @@ def _hex(numbers: np.ndarray) -> pa.Array:
 def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase | None:
     if ":" in cells.type:  # an id could not be taken apart
         return None
-    reading = Reading(listed={cells.type: set(cells.subjects)} if cells.subjects else {}, guess=True)
+    everyone = set(cells.subjects)
+    reading = Reading(listed={cells.type: everyone} if everyone else {}, guess=True)
     reading.quarantined, reading.missing = list(cells.quarantined), cells.missing
     stated = _settled(cells, reading, edited)
     if stated is None or not edited.keys() <= {s.relation.name for s in stated}:
         return None
-    merged, doubtful = _one_name(cells, stated)
+    merged, doubtful = _one_name(cells, stated, everyone)
+    del everyone
+    reading.listed.clear()
     for s in stated if merged else ():
         if not s.relation.literal:
-            s.values, s.new = _renamed(s, merged)
+            values, s.new = _renamed(s, merged)
+            s.values = ArrowTexts.of(values)
+            s.__dict__.pop("arrays", None)
     if merged and any((cells.type, x) in merged for x in cells.subjects):
         return None
     for s in stated:
@@ -542,9 +539,12 @@ def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase 
     )
 
 
-def _entities(cells: Cells, stated: Sequence[Stated]) -> tuple[list[str], np.ndarray, list[str], dict[str, np.ndarray]]:
+def _entities(
+    cells: Cells, stated: Sequence[Stated]
+) -> tuple[ArrowTexts, np.ndarray, list[str], dict[str, np.ndarray]]:
     """(names, the type of each, the types, relation -> the entity of each of its values): the records first."""
-    names, types, type_names = list(cells.subjects), [0] * len(cells.subjects), [cells.type]
+    records, types, type_names = len(cells.subjects), list[int](), [cells.type]
+    names: list[str] = []  # but those of the records
     places: dict[str, dict[str, int]] = {}
     if any(s.relation.range == cells.type for s in stated):
         places[cells.type] = {x: i for i, x in enumerate(cells.subjects)}
@@ -556,22 +556,23 @@ def _entities(cells: Cells, stated: Sequence[Stated]) -> tuple[list[str], np.nda
         place = places.setdefault(kind, {})
         if kind not in type_names:
             type_names.append(kind)
-        some = _used(s)
+        some = set(_used(s).tolist())
         to = np.full(len(s.values), NONE, np.int64)
         for i, value in enumerate(s.values):
             if i in some:
                 if value not in place:
-                    place[value] = len(names)
+                    place[value] = records + len(names)
                     names.append(value)
                     types.append(type_names.index(kind))
                 to[i] = place[value]
         ends[s.relation.name] = to
-    return names, np.array(types, np.int16), type_names, ends
+    whole = ArrowTexts(pa.concat_arrays([cells.subjects.array, pa.array(names, _TEXT)]))
+    return whole, np.concatenate([np.zeros(records, np.int16), np.array(types, np.int16)]), type_names, ends
 
 
-def _used(s: Stated) -> set[int]:
-    """The values that facts have: one that only refused rows have is none."""
-    return set(s.new[np.unique(s.codes[s.codes != NONE])].tolist())
+def _used(s: Stated) -> np.ndarray:
+    """The values that facts have, rising: one that only refused rows have is none."""
+    return np.unique(s.new[np.unique(s.codes[s.codes != NONE])])
 
 
 def _mentioned(
@@ -605,8 +606,8 @@ def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, o
     for c in sorted(order, key=lambda c: order[c]):
         texts, codes = cells.columns[c]
         rows = np.flatnonzero(codes != NONE)
-        some = cells.subjects if len(rows) == len(codes) else [cells.subjects[i] for i in rows.tolist()]
-        columns[c] = Column(c, cells.type, texts, codes[rows], some)
+        some = cells.subjects if len(rows) == len(codes) else cells.subjects.take(rows)
+        columns[c] = Column(c, cells.type, texts, codes[rows], some, apart=True)
     keys = keys_of(columns.values(), dict.fromkeys(columns, cells.type))
     now: dict[str, Stated] = {}
     late: list[Stated] = []
@@ -622,7 +623,7 @@ def _settled(cells: Cells, reading: Reading, edited: Mapping[str, Mapping[str, o
             new = np.array(
                 [place.setdefault(v, len(place)) if isinstance(v, str) else NONE for v in settled.values], np.int32
             )
-            values = list(place)
+            values = ArrowTexts.of(list(place))
             if bad.any():
                 for i in np.flatnonzero((codes != NONE) & bad[codes]).tolist():
                     reason, why = settled.values[codes[i]]
@@ -646,18 +647,20 @@ def _stated(
     column: str,
     schema: Mapping[str, object],
     edited: Mapping[str, Mapping[str, object]],
-    texts: list[str],
+    texts: ArrowTexts,
     codes: np.ndarray,
     new: np.ndarray,
-    values: list[str],
+    values: Sequence[str],
 ) -> Stated:
     guess = {"functional": True, "label": re.sub(r"[_\-]+", " ", name)}
     relation = Relation(name=name, **{**guess, **schema, **edited.get(name, {})})  # type: ignore[arg-type]
     inverse = "inverse_functional" in {**schema, **edited.get(name, {})}
-    return Stated(relation, column, texts, codes, new, values, inverse)
+    return Stated(relation, column, texts, codes, new, ArrowTexts.of(values), inverse)
 
 
-def _one_name(cells: Cells, stated: Sequence[Stated]) -> tuple[dict[tuple[str, str], str], list[Same]]:
+def _one_name(
+    cells: Cells, stated: Sequence[Stated], everyone: set[str]
+) -> tuple[dict[tuple[str, str], str], list[Same]]:
     counts: dict[str, Counter[str]] = {cells.type: Counter()}
     times = sum((s.codes != NONE).astype(np.int32) for s in stated)
     if len(stated):
@@ -669,7 +672,7 @@ def _one_name(cells: Cells, stated: Sequence[Stated]) -> tuple[dict[tuple[str, s
         for value, n in zip(s.values, some.tolist(), strict=True):
             if n:
                 counter[value] += n
-    return resolve(counts, {cells.type: set(cells.subjects)}, {})
+    return resolve(counts, {cells.type: everyone}, {})
 
 
 def _renamed(s: Stated, merged: Mapping[tuple[str, str], str]) -> tuple[list[str], np.ndarray]:
@@ -677,10 +680,19 @@ def _renamed(s: Stated, merged: Mapping[tuple[str, str], str]) -> tuple[list[str
     return values, of[s.new]
 
 
+def _suspect(s: Stated) -> np.ndarray:
+    """[values] bool, whether `problem` may find something wrong with a value alone."""
+    pattern = {"string": "", "number": r"^[+-]?(\d+\.?\d*|\.\d+)$", "year": r"^\d{1,4}$"}.get(s.relation.range)
+    if pattern is None or len(s.relation.name) > LONGEST:
+        return np.ones(len(s.values), bool)
+    good = pc.match_substring_regex(s.values.array, pattern or ".")
+    return ~good.to_numpy(zero_copy_only=False)
+
+
 def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantined], refused: set[str]) -> bool:
     """Take out what cannot be a fact, in the order of the rows; False where a relation allows an object one subject and
     it has two."""
-    long = np.array([len(x) > LONGEST for x in cells.subjects], bool)
+    long = cells.subjects.longer(LONGEST)
     at = {x: i for i, x in enumerate(cells.subjects)} if any(s.relation.range == cells.type for s in stated) else {}
     relations = {s.relation.name: s.relation for s in stated}
     out: list[tuple[tuple[int, ...], int, int]] = []
@@ -688,8 +700,10 @@ def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantin
         rows = np.flatnonzero(s.codes != NONE)
         code = s.new[s.codes[rows]]
         name = s.relation.name
-        alone = (Row(subject="\0", relation=name, object=v, source="", span="") for v in s.values)
-        bad = np.array([problem(row, None, relations) is not None for row in alone], bool)
+        bad = _suspect(s)
+        for i in np.flatnonzero(bad).tolist():
+            alone = Row(subject="\0", relation=name, object=s.values[i], source="", span="")
+            bad[i] = problem(alone, None, relations) is not None
         suspect = bad[code] | long[rows]
         if s.relation.range == cells.type:
             suspect |= np.array([at.get(v, NONE) for v in s.values], np.int64)[code] == rows

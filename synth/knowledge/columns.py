@@ -50,6 +50,7 @@ class Column:
     values     each different value once, in the order of the first rows that have them
     codes      [rows] int, which value a row has
     subjects   [rows], of what the row speaks
+    apart      whether it is known that these are all different
     """
 
     relation: str
@@ -57,6 +58,7 @@ class Column:
     values: Sequence[str]
     codes: np.ndarray
     subjects: Sequence[str]
+    apart: bool = False
 
     @staticmethod
     def of(relation: str, domain: str, subjects: Sequence[str], cells: Sequence[str]) -> Column:
@@ -87,10 +89,15 @@ class Column:
                     return None
         return out
 
+    @cached_property
+    def different(self) -> int:
+        """The number of different subjects."""
+        return len(self) if self.apart else len(set(self.subjects))
+
     @property
     def key(self) -> bool:
         """Whether every row has another value, and another subject."""
-        return len(self.values) == len(self) == len(set(self.subjects)) > 1
+        return len(self.values) == len(self) == self.different > 1
 
     def pairs(self, ends: Sequence[str | None] | None = None) -> set[tuple[str, str]]:
         """(subject, value) of all rows; with `ends` [values], those instead of the values, but for None."""
@@ -318,8 +325,7 @@ def _codes_elsewhere(column: Column, label: str, keys: Keys) -> Settled | None:
 
 def _single(column: Column) -> bool:
     """Whether a subject has one value."""
-    different = len(set(column.subjects))
-    return different == len(column) or different == len(column.pairs())
+    return column.different == len(column) or column.different == len(column.pairs())
 
 
 def _dates(column: Column, say: Say) -> Settled | None:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from synth.knowledge.arrow_texts import ArrowTexts
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, index_facts
@@ -158,10 +159,11 @@ def pages(base: ColumnBase) -> Iterator[Page]:
             [np.arange(i, j) for i, j in zip(a[few].tolist(), b[few].tolist(), strict=True)] or [a[:0]]
         )
         told = iter(_Said(base, mentioned_by[places], which[places]))
-        for e, i, j in zip(some.tolist(), a.tolist(), b.tolist(), strict=True):
+        names, types = base.entities.take(some).array.to_pylist(), base.types[some].tolist()
+        for e, x, t, i, j in zip(some.tolist(), names, types, a.tolist(), b.tolist(), strict=True):
             yield Page(
-                id=base.id(e),
-                title=base.entities[e],
+                id=f"{base.type_names[t]}:{x}",
+                title=x,
                 text="\n".join([x for x in about.get(e, ()) if x is not None]),
                 aliases=base.aliases.get(e, ()),
                 mentions=tuple(islice(told, j - i))
@@ -169,7 +171,7 @@ def pages(base: ColumnBase) -> Iterator[Page]:
                 else cast("tuple[str, ...]", _Said(base, mentioned_by[i:j], which[i:j])),
             )
     by_name = np.empty(records, np.int32)
-    by_name[sorted(range(records), key=base.subjects.__getitem__)] = np.arange(records, dtype=np.int32)
+    by_name[base.subjects.ranked()] = np.arange(records, dtype=np.int32)
     ranked = sorted(
         (k for k, s in enumerate(base.stated) if s.relation.literal),
         key=lambda k: (
@@ -181,10 +183,12 @@ def pages(base: ColumnBase) -> Iterator[Page]:
     for k in ranked:
         s = base.stated[k]
         kind = s.relation.range
-        numbers = [as_number(v, date=kind == "date") if kind != "string" else math.nan for v in s.values]
-        keys = [(math.inf if math.isnan(n) else n, v) for n, v in zip(numbers, s.values, strict=True)]
-        rank = np.empty(len(keys), np.int32)
-        rank[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys), dtype=np.int32)
+        rank = np.empty(len(s.values), np.int32)
+        rank[s.values.ranked()] = np.arange(len(rank), dtype=np.int32)
+        if kind != "string":
+            numbers = np.fromiter((as_number(v, date=kind == "date") for v in s.values), np.float64, len(rank))
+            numbers[np.isnan(numbers)] = math.inf
+            rank[np.lexsort((rank, numbers))] = np.arange(len(rank), dtype=np.int32)
         rows = np.flatnonzero(s.codes >= 0)
         if len(rows) > 2:
             of = s.new[s.codes[rows]]
@@ -197,7 +201,7 @@ def pages(base: ColumnBase) -> Iterator[Page]:
 class _Told(Sequence[str]):
     """The lines "subject: value" of a table, made as they are read."""
 
-    def __init__(self, subjects: list[str], values: list[str], rows: np.ndarray, of: np.ndarray) -> None:
+    def __init__(self, subjects: ArrowTexts, values: ArrowTexts, rows: np.ndarray, of: np.ndarray) -> None:
         self._subjects, self._values, self._rows, self._of = subjects, values, rows, of
 
     def __len__(self) -> int:
@@ -208,8 +212,11 @@ class _Told(Sequence[str]):
 
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self), _GROUP):
-            pairs = zip(self._rows[at : at + _GROUP].tolist(), self._of[at : at + _GROUP].tolist(), strict=True)
-            yield from [f"{self._subjects[i]}: {self._values[v]}" for i, v in pairs]
+            subjects, values = (
+                self._subjects.take(self._rows[at : at + _GROUP]),
+                self._values.take(self._of[at : at + _GROUP]),
+            )
+            yield from [f"{x}: {value}" for x, value in zip(subjects, values, strict=True)]
 
 
 class _Said(Sequence[str]):

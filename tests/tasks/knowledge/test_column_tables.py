@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from synth.knowledge import column_base
+from synth.knowledge.arrow_texts import ArrowTexts
 from synth.knowledge.cells import NONE, Cells, compact, read_cells
 from synth.knowledge.column_base import ColumnBase
 from synth.knowledge.ingest import build
@@ -128,5 +129,5 @@ def test_what_is_no_such_table_is_left_to_the_rows(tmp_path):
 
 
 def test_texts_that_no_record_has_are_left_out():
-    texts, codes = compact(["a", "b", "c", "d"], np.array([2, NONE, 0, 2], np.int32))
-    assert texts == ["c", "a"] and codes.tolist() == [0, NONE, 1, 0]
+    texts, codes = compact(ArrowTexts.of(["a", "b", "c", "d"]), np.array([2, NONE, 0, 2], np.int32))
+    assert list(texts) == ["c", "a"] and codes.tolist() == [0, NONE, 1, 0]
