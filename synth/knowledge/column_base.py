@@ -287,6 +287,7 @@ class ColumnBase:
             *((s, "arrays") for s in self.stated),
         ]:
             of.__dict__.pop(name, None)
+        pa.default_memory_pool().release_unused()
 
     def kb(self) -> KB:
         """All of it as objects."""
