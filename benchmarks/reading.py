@@ -6,8 +6,8 @@ its own: CPU seconds of each part, and the process's peak memory. The rows (`csv
 tables below 4 MB) get a tenth of the rows up to the knowledge base in memory, nothing written. What comes on top, of N
 rows and of a tenth of them, each in a process of its own: the SQL database, the search index, and `questions grow`, for
 which the table has a fifth column, the name of another row (ASKED questions of depth 2; world closed). `espalier kb
-build` whole, and by its parts, of N rows with six columns and of a fifth of them (`--six FILE` writes such a table). `--only WAY
-...` measures some of these alone and keeps the other results.
+build` whole, and by its parts, of N rows with six columns and of a fifth of them (`--six FILE` writes such a table, `--eight
+FILE` one with more different texts). `--only WAY ...` measures some of these alone and keeps the other results.
 """
 
 from __future__ import annotations
@@ -62,6 +62,32 @@ def six(path: Path, n: int) -> None:
             day = f"{rng.randrange(1950, 2020)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02}"
             kinds = f"{rng.choice(words[:50])} class", f"{rng.choice(words[:100])}land"
             out.writerow([i + 1, name_of(words, i), *kinds, rng.randrange(1, 50_000), day])
+
+
+def eight(path: Path, n: int) -> None:
+    """A table of n rows with eight columns: id, name, category of 50, city of 5,000, two numbers, a date and a text of five
+    words."""
+    rng = random.Random(28)
+    syllables = [a + b for a in "bdfgklmnprstvz" for b in "aeiou"]
+
+    def word(k: int) -> str:
+        return "".join(rng.choice(syllables) for _ in range(k))
+
+    kinds = sorted({word(3) for _ in range(80)})[:50]
+    cities = sorted({word(4).title() for _ in range(6000)})[:5000]
+    words = sorted({word(rng.randint(2, 3)) for _ in range(9000)})[:5000]
+    seen: set[str] = set()
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["id", "name", "category", "city", "weight", "score", "opened", "note"])
+        for i in range(n):
+            while (name := f"{word(3).title()} {word(3).title()}") in seen:
+                pass
+            seen.add(name)
+            row = [f"r{i:07}", name, rng.choice(kinds), rng.choice(cities)]
+            row += [rng.randint(1, 100_000), round(rng.uniform(0, 1000), 2)]
+            day = f"{rng.randint(1900, 2024)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+            out.writerow([*row, day, " ".join(rng.choice(words) for _ in range(5))])
 
 
 def name_of(words: list[str], i: int) -> str:
@@ -195,11 +221,15 @@ def main() -> int:
     parser.add_argument("--read", type=Path, help="measure this table alone, in this process")
     parser.add_argument("--way", choices=list(WAYS), default="tables")
     parser.add_argument("--six", type=Path, help="write a table of six columns with --rows rows, and no more")
+    parser.add_argument("--eight", type=Path, help="write a table of eight columns with --rows rows, and no more")
     parser.add_argument("--only", nargs="+", choices=list(WAYS), default=[], help="measure these ways alone")
     parser.add_argument("--out", type=Path, help="with --read: a folder to write into")
     args = parser.parse_args()
     if args.six:
         six(args.six, args.rows)
+        return 0
+    if args.eight:
+        eight(args.eight, args.rows)
         return 0
     if args.read:
         print(json.dumps(measured(args.read, args.way, args.out)))

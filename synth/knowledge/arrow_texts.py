@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -44,6 +44,14 @@ class ArrowTexts(Sequence[str]):
     def take(self, places: np.ndarray) -> ArrowTexts:
         return ArrowTexts(self.array.take(pa.array(places)))
 
+    def replaced(self, pattern: str, by: Callable[[str], str]) -> ArrowTexts:
+        """These texts, those in which there is `pattern` (RE2) replaced; itself if there are none."""
+        odd = pc.match_substring_regex(self.array, pattern)
+        if not pc.any(odd).as_py():
+            return self
+        new = pa.array([by(text) for text in self.array.filter(odd).to_pylist()], TEXT)
+        return ArrowTexts(pc.replace_with_mask(self.array, odd, new))
+
     def longer(self, n: int) -> np.ndarray:
         """[texts] bool, whether a text has more than n characters."""
         return pc.greater(pc.utf8_length(self.array), n).to_numpy(zero_copy_only=False)
@@ -56,21 +64,18 @@ class ArrowTexts(Sequence[str]):
 def encoded(chunks: Sequence[pa.Array], none: int) -> tuple[ArrowTexts, np.ndarray]:
     """(each different text once, tidy and in the order of the first; [cells] int32, which of them each cell is: `none` for an
     empty one) of the cells of a column, in pieces."""
-    whole = pa.concat_arrays(chunks) if chunks else pa.array([], TEXT)
-    cells = whole.dictionary_encode()
-    del whole
-    texts, codes = cells.dictionary, cells.indices.to_numpy()
-    odd = pc.match_substring_regex(texts, _UNTIDY)
-    if not pc.any(odd).as_py():
-        return ArrowTexts(texts), codes
-    tidied = pa.array([tidy(t) for t in texts.filter(odd).to_pylist()], TEXT)
-    again = pc.replace_with_mask(texts, odd, tidied).dictionary_encode()
-    texts, new = again.dictionary, again.indices.to_numpy()
-    empty = pc.index(texts, pa.scalar("", TEXT)).as_py()
+    cells = pa.chunked_array(chunks, TEXT).dictionary_encode().combine_chunks()
+    texts, codes = ArrowTexts(cells.dictionary), cells.indices.to_numpy()
+    tidied = texts.replaced(_UNTIDY, tidy)
+    if tidied is texts:
+        return texts, codes
+    again = tidied.array.dictionary_encode()
+    names, new = again.dictionary, again.indices.to_numpy()
+    empty = pc.index(names, pa.scalar("", TEXT)).as_py()
     if empty >= 0:
-        kept = np.arange(len(texts), dtype=np.int32)
+        kept = np.arange(len(names), dtype=np.int32)
         kept[empty:] -= 1
         kept[empty] = none
         new = kept[new]
-        texts = pa.concat_arrays([texts.slice(0, empty), texts.slice(empty + 1)])
-    return ArrowTexts(texts), new[codes]
+        names = pa.concat_arrays([names.slice(0, empty), names.slice(empty + 1)])
+    return ArrowTexts(names), new[codes]

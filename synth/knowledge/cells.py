@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from synth.knowledge.arrow_texts import TEXT, ArrowTexts, encoded
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, encoded, pc
 from synth.knowledge.documents import plain
 from synth.knowledge.ingest import BLANK
 from synth.knowledge.missing import MISSING
 from synth.knowledge.missing import missing as values_missing
+from synth.knowledge.missing import says_nothing
 from synth.knowledge.rows import quarantine
 from synth.knowledge.text import tidy
 from synth.types import Quarantined
@@ -75,49 +76,56 @@ def read_cells(
     if id not in columns or not len(lines) or "" in columns or "." in id or "*" in id:
         return None
     spellings, codes = columns[id]
-    names = [tidy(plain(text)) for text in spellings]
-    nameless = values_missing(names, missing) | {""}
-    quarantined, first = [], dict[str, int]()
-    kept = np.zeros(len(lines), bool)
-    subjects = []
-    for i, code in enumerate(codes.tolist()):
-        subject = "" if code == NONE else names[code]
-        if subject in nameless:
+    names = spellings.replaced("[<&]", lambda text: tidy(plain(text)))
+    told = names.array.dictionary_encode()
+    empty = pc.index(told.dictionary, pa.scalar("", TEXT)).as_py()
+    nameless = np.isin(told.indices.to_numpy(), [*_gone(ArrowTexts(told.dictionary), missing), *{empty} - {-1}])
+    bare = (codes == NONE) | np.append(nameless, True)[codes]
+    of = np.append(told.indices.to_numpy(), NONE)[codes]  # which name each record has
+    _, first, which = np.unique(of, return_index=True, return_inverse=True)
+    kept = ~bare & (first[which] == np.arange(len(of)))
+    quarantined = []
+    for i in np.flatnonzero(~kept).tolist():
+        if bare[i]:
             why = f"the record has no single name at {id!r}: give one, or state its path as `id`"
             quarantined.append(("missing_name", i, why))
-        elif subject in first:
-            at = f"{name} line {lines[first[subject]]}"
-            why = f"the name {subject!r} is already that of {at}: merge the two records, or tell their names apart"
-            quarantined.append(("duplicate_record", i, why))
         else:
-            first[subject] = i
-            kept[i] = True
-            subjects.append(subject)
+            at = f"{name} line {lines[first[which[i]]]}"
+            why = f"the name {names[codes[i]]!r} is already that of {at}: merge the two records, or tell their names apart"
+            quarantined.append(("duplicate_record", i, why))
+    subjects = names.take(codes[kept])
 
     def row(i: int) -> str:
         record = {c: texts[codes[i]] for c, (texts, codes) in columns.items() if codes[i] != NONE}
         return json.dumps(record, ensure_ascii=False)
 
     refused = [quarantine(reason, f"{name} line {lines[i]}", why, row(i)) for reason, i, why in quarantined]
-    del first, names, spellings
-    cells = Cells(name, type, ArrowTexts.of(subjects), lines[kept], {}, refused + wrong)
-    del subjects
+    del first, which, of, bare, told, names, spellings
+    cells = Cells(name, type, subjects, lines[kept], {}, refused + wrong)
     gaps: list[tuple[int, int, str, int]] = []  # first record, column, text, how often
     for number, (column, (texts, codes)) in enumerate(columns.items()):
         if column != id:
             texts, codes = compact(texts, codes[kept])
-            gone = values_missing(texts, missing)
+            gone = _gone(texts, missing)
+            for code in gone:
+                where = np.flatnonzero(codes == code)
+                gaps.append((int(where[0]), number, texts[code], len(where)))
+                codes[where] = NONE
             if gone:
-                for code, text in enumerate(texts):
-                    if text in gone:
-                        where = np.flatnonzero(codes == code)
-                        gaps.append((int(where[0]), number, text, len(where)))
-                        codes[where] = NONE
                 texts, codes = compact(texts, codes)
             cells.columns[column] = (texts, codes)
     for _, _, text, times in sorted(gaps):
         cells.missing[text] += times
     return cells
+
+
+def _gone(texts: ArrowTexts, words: Collection[str]) -> list[int]:
+    """The places of the texts of a column that are missing values (`missing.missing`). Only short ones can be: no letter
+    becomes fewer in lower case."""
+    short = np.flatnonzero(~texts.longer(max(map(len, words), default=0)))
+    some = [(i, t) for i, t in zip(short.tolist(), texts.take(short), strict=True) if says_nothing(t, words)]
+    gone = values_missing(texts, words) if some else set[str]()
+    return [i for i, t in some if t in gone]
 
 
 def compact(texts: ArrowTexts, codes: np.ndarray) -> tuple[ArrowTexts, np.ndarray]:

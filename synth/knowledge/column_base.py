@@ -181,6 +181,7 @@ class ColumnBase:
             done += len(rows)
         for s in self.stated:
             s.arrays.pop("tails", None)
+        pa.default_memory_pool().release_unused()
         return out
 
     def _by_id(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
@@ -363,40 +364,50 @@ class ColumnBase:
         order = self.by_id
         place = np.full(len(self.entities), NONE, np.int32)
         place[order] = np.arange(len(order), dtype=np.int32)
-        said = [s for s in self.stated if s.relation.literal]
-        used = [_used(s) for s in said]
-        literals = pa.chunked_array([s.arrays["y"].take(pa.array(u)) for s, u in zip(said, used)], _TEXT)
-        encoded = literals.combine_chunks().dictionary_encode()
-        ranked = ArrowTexts(encoded.dictionary).ranked()
-        at = np.empty(len(ranked), np.int32)
-        at[ranked] = np.arange(len(order), len(order) + len(ranked), dtype=np.int32)
-        at = at[encoded.indices.to_numpy()]
-        ends = {}
-        for s, own in zip(said, used, strict=True):
-            ends[s.relation.name] = np.full(len(s.values), NONE, np.int32)
-            ends[s.relation.name][own], at = at[: len(own)], at[len(own) :]
+        literals, to = self._literals(len(order))
         type_names = sorted({self.type_names[t] for t in np.unique(self.types[self.order]).tolist()})
         number = np.array([type_names.index(t) if t in type_names else 0 for t in self.type_names])
-        which = {name: i for i, name in enumerate(self.relations)}
-        facts = tuple(np.empty(self.accepted, np.int32) for _ in range(3))
+        ids, names = _texts(self._ids.take(pa.array(order))), _texts(self.entities.take(order).array)
+        relation, subject, value = (np.empty(self.accepted, np.int32) for _ in range(3))
         done = 0
-        for s in self.stated:
-            rows = np.flatnonzero(s.codes != NONE)
-            to = ends[s.relation.name] if s.relation.literal else place[self.ends[s.relation.name]]
-            part = slice(done, done := done + len(rows))
-            facts[0][part], facts[1][part] = which[s.relation.name], place[rows]
-            facts[2][part] = to[s.new[s.codes[rows]]]
-        names = self.entities.take(order).array
+        for k, name in enumerate(self.relations):
+            for s in self.stated:
+                if s.relation.name == name:
+                    rows = np.flatnonzero(s.codes != NONE).astype(np.int32)
+                    rows = rows[np.argsort(place[rows])]
+                    ends = to[name] if s.relation.literal else place[self.ends[name]]
+                    part = slice(done, done := done + len(rows))
+                    relation[part], subject[part], value[part] = k, place[rows], ends[s.new[s.codes[rows]]]
         return Postings(
-            ids=_texts(self._ids.take(pa.array(order))),
-            names=_texts(names),
+            ids=ids,
+            names=names,
             types=number[self.types[order]].astype(np.int16),
             type_names=type_names,
-            literals=_texts(encoded.dictionary.take(pa.array(ranked))),
+            literals=literals,
             relations=tuple(self.relations.values()),
-            facts=(facts[0], facts[1], facts[2]),
-            both=False,
+            facts=(relation, subject, value),
+            forward=True,
         )
+
+    def _literals(self, first: int) -> tuple[Texts, dict[str, np.ndarray]]:
+        """(the literals that facts have, in their order; relation -> [values] int32, which of them each is, from `first` on)."""
+        said = [s for s in self.stated if s.relation.literal]
+        used = [_used(s) for s in said]
+        whole = ArrowTexts(
+            pa.concat_arrays([s.values.take(u).array for s, u in zip(said, used, strict=True)] or [pa.array([], _TEXT)])
+        )
+        order = whole.ranked()
+        texts = whole.take(order).array
+        del whole
+        new = np.ones(len(texts), bool)
+        new[1:] = pc.not_equal(texts.slice(1), texts.slice(0, max(0, len(texts) - 1))).to_numpy(zero_copy_only=False)
+        at = np.empty(len(texts), np.int32)
+        at[order] = np.cumsum(new) + (first - 1)
+        to = {}
+        for s, own in zip(said, used, strict=True):
+            to[s.relation.name] = np.full(len(s.values), NONE, np.int32)
+            to[s.relation.name][own], at = at[: len(own)], at[len(own) :]
+        return _texts(texts if new.all() else texts.filter(pa.array(new))), to
 
 
 def _texts(texts: pa.Array) -> Texts:

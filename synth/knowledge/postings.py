@@ -68,7 +68,7 @@ class Postings:
     ids, names, literals   [E], [E], [L]; ids and literals sorted
     types                  [E] int16, index into `type_names`
     facts                  int32 [F] each: relation, subject, value; every fact once
-    both                   sort them by value too; else they can only be saved and read forward
+    forward                the facts are in the order of `save`, and are not read by their values
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Postings:
         literals: Sequence[str],
         relations: Sequence[Relation],
         facts: tuple[np.ndarray, np.ndarray, np.ndarray],
-        both: bool = True,
+        forward: bool = False,
     ) -> None:
         self.ids, self.names, self.literals = (
             t if isinstance(t, Texts) else Texts.of(t) for t in (ids, names, literals)
@@ -96,8 +96,8 @@ class Postings:
             )
         self._start = np.concatenate([[0], np.cumsum(np.bincount(relation, minlength=len(self.relations)))])
         self._numbers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        self._by = {True: _sorted(relation, subject, value, values)}
-        if both:
+        self._by = {True: (subject, value) if forward else _sorted(relation, subject, value, values)}
+        if not forward:
             self._by[False] = _sorted(relation, value, subject, values)
 
     @staticmethod

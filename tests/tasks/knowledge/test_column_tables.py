@@ -3,19 +3,26 @@
 import csv
 import random
 import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from synth.knowledge import column_base
-from synth.knowledge.arrow_texts import ArrowTexts
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, encoded
 from synth.knowledge.cells import NONE, Cells, compact, read_cells
 from synth.knowledge.column_base import ColumnBase
-from synth.knowledge.ingest import build
+from synth.knowledge.ingest import build, problem
+from synth.knowledge.kb import Relation
+from synth.knowledge.missing import MISSING
+from synth.knowledge.rows import Row
 from synth.knowledge.sources import read_source
+from synth.knowledge.text import tidy
 from tasks.knowledge import bases, column_tables
 from tasks.knowledge.guess import guess
 
@@ -32,6 +39,7 @@ ODD += (
     'a "quoted" name',
     "50% off",
 )
+READ, UNDERSTOOD = 0, 0  # MB
 POOLS = {
     "kind": lambda rng, i: rng.choice(["red", "blue", "green", "Red"]),
     "length": lambda rng, i: f"{rng.randrange(1, 999):,} km" if rng.random() < 0.97 else rng.choice(["5 m", "big"]),
@@ -131,3 +139,80 @@ def test_what_is_no_such_table_is_left_to_the_rows(tmp_path):
 def test_texts_that_no_record_has_are_left_out():
     texts, codes = compact(ArrowTexts.of(["a", "b", "c", "d"]), np.array([2, NONE, 0, 2], np.int32))
     assert list(texts) == ["c", "a"] and codes.tolist() == [0, NONE, 1, 0]
+
+
+def test_cells_are_numbered_as_each_alone():
+    rng = random.Random(1)
+    pool = ["", " ", "a", "a ", " a", "a  b", "a b", "e\u0301", "\u00e9", "\u00a0x", "x", "\ttab", "\u3000", "A", "tab"]
+    for n in (0, 1, 5, 200):
+        cells = [rng.choice(pool) for _ in range(n)]
+        texts, codes = encoded([pa.array(cells[at : at + 7], TEXT) for at in range(0, n, 7)], NONE)
+        assert list(texts) == list(dict.fromkeys(t for t in map(tidy, cells) if t))
+        assert [texts[c] if c != NONE else "" for c in codes.tolist()] == list(map(tidy, cells))
+
+
+@pytest.mark.parametrize("words", [MISSING, ("", "-"), ("gone",)])
+def test_names_that_are_missing_or_come_twice_are_refused_as_by_rows(tmp_path, words):
+    names = [
+        "A",
+        "a",
+        "NA",
+        "",
+        "-",
+        "<b></b>",
+        "<b>A</b>",
+        "A &amp; B",
+        "A & B",
+        "Gone",
+        "gone",
+        "  A ",
+        "Nan",
+        "\u00c9",
+        "E\u0301",
+    ]
+    rng = random.Random(2)
+    for seed in range(20):
+        some = [rng.choice(names) for _ in range(rng.randrange(1, 30))]
+        rows = [f'"{x}",{rng.choice(["1", "", "NA", "-", "gone"])},{i}' for i, x in enumerate(some)]
+        (tmp_path / "t.csv").write_text("\n".join(["name,a,b", *rows]), encoding="utf-8")
+        cells = read_cells(tmp_path / "t.csv", "t.csv", missing=words)
+        reading = read_source(tmp_path / "t.csv", "csv_records", name="t.csv", missing=words)
+        assert cells is not None
+        assert list(cells.subjects) == list(dict.fromkeys(r.subject for r in reading.rows)), (seed, some)
+        assert cells.quarantined == reading.quarantined, (seed, some)
+        assert cells.missing == reading.missing, (seed, some)
+
+
+def test_a_value_of_a_million_letters_or_an_odd_number_is_refused_as_by_rows():
+    """Values that a pattern passes are not looked at one by one."""
+    values = ["1", "1.", ".5", "+1e5", "1,5", "\u0663", "", "-", "x" * 2000, "12345", "-12", "2024-01-02"]
+    for kind in ("string", "number", "year", "date"):
+        relation = Relation(name="r", label="r", domain="thing", range=kind)
+        stated = column_base.Stated(relation, "r", values, np.zeros(0), np.zeros(0), ArrowTexts.of(values))
+        for value, suspect in zip(values, column_base._suspect(stated).tolist(), strict=True):
+            row = Row(subject="\0", relation="r", object=value, source="", span="")
+            assert suspect or problem(row, None, {"r": relation}) is None, (kind, value)
+
+
+def test_a_large_table_is_read_without_an_object_for_every_cell(tmp_path):
+    """150,000 names and as many texts: as Python's strings in lists and dictionaries they took 120 MB more."""
+    with (tmp_path / "t.csv").open("w") as file:
+        file.write("name,kind,length,note\n")
+        file.writelines(
+            f"Name {i},kind {i % 50},{i % 977} km,a note of some words that says {i}\n" for i in range(150_000)
+        )
+    code = f"""
+import resource
+from synth.knowledge.cells import read_cells
+from synth.knowledge.column_base import ColumnBase
+from pathlib import Path
+def most(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+before = most()
+cells = read_cells(Path({str(tmp_path / "t.csv")!r}), "t.csv")
+read = most()
+assert ColumnBase.of(cells).accepted == 450_000
+print(read - before, most() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    read, understood = map(int, done.stdout.split())
+    assert read < READ and understood < UNDERSTOOD, done.stdout
