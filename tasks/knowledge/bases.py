@@ -77,6 +77,7 @@ def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dic
     return [{**source, "path": str(path)} for path, source in zip(paths, sources, strict=True)]
 
 
+@column_tables.lean()
 def build_base(
     sources: Sequence[Mapping[str, Any]],
     out: Path,
