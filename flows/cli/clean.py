@@ -4,6 +4,8 @@ with reasons, a card and a page."""
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,12 @@ def add(commands: Any) -> None:
         metavar="FILE",
         help="decisions of `espalier review`: pairs that a person decided about are treated as proven",
     )
+    p.add_argument(
+        "--ray",
+        default="",
+        metavar="HOST:PORT",
+        help="Ray cluster whose machines judge parts of the pairs (docs/scaling.md)",
+    )
     p.set_defaults(run=clean)
 
 
@@ -36,7 +44,8 @@ def clean(args: argparse.Namespace) -> int:
 
     out = args.out or Path(f"{Path(args.file).name.partition('.')[0]}.cleaned")
     knobs = {"recipe": args.recipe, "split": args.split, "protect": args.protect, "reviews": args.reviews}
-    cleaned = clean_file(args.file, out, reader=reader_of(args), **knobs)
+    with _elsewhere(args.ray) as mapped:
+        cleaned = clean_file(args.file, out, reader=reader_of(args), mapped=mapped, **knobs)
     card = cleaned.card
     counts = card["pairs"]
     print(
@@ -61,3 +70,17 @@ def clean(args: argparse.Namespace) -> int:
         there = f" --to {args.reviews}" if args.reviews else ""
         print(f"Look next:  espalier review {out / 'asked.jsonl'}{there}   then `{again}`")
     return 0
+
+
+@contextmanager
+def _elsewhere(ray: str) -> Iterator[Any]:
+    """What runs a function for parts of the pairs: on the machines of the cluster `ray`, or here without one."""
+    if not ray:
+        yield map
+        return
+    from tasks.planning.places import check_address
+    from tasks.runtime.ray_tasks import tasks
+
+    check_address(ray, "--ray")
+    with tasks(ray, "--ray", Path.cwd()) as pool:
+        yield pool.imap

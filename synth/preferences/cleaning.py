@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,7 +21,7 @@ from synth.preferences.cleaners._noise import estimate
 from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import Ranks, dense, ranks
 from synth.preferences.cleaners.confident_learning import noise_rate_of_pairs
-from synth.preferences.ledger import Ledger, Once, Told, Verdicts, View, afresh, group_of
+from synth.preferences.ledger import Ledger, Mapped, Once, Told, Verdicts, View, afresh, group_of
 from synth.types import Decision, PreferencePair, UserError
 
 
@@ -44,14 +45,18 @@ def run_cleaners(
     c: float = 1.0,
     protected: Protected | None = None,
     once: Once = afresh,
+    mapped: Mapped = map,
 ) -> tuple[Sequence[PreferencePair], Sequence[PreferencePair], dict[str, float]]:
     """(kept, removed, estimated noise rate by kind of prompt), each pair with its decisions: lists of a list of pairs, else
     what is made anew each time it is gone through (`synth.preferences.ledger`). once: finds what an earlier run of the same
-    pairs, cleaners and knobs got: each column, and the decisions of each cleaner or of those that go together.
+    pairs, cleaners and knobs got: each column, and the decisions of each cleaner or of those that go together. mapped: runs what
+    is a function of some pairs alone, for several parts of them, in processes that have the code.
 
     Raises UserError if a cleaner would remove all pairs, or needs a column that is missing and cannot be computed.
     """
-    kept, removed, noise = judged(pairs, cleaners, policy, folds=folds, c=c, protected=protected, once=once)
+    kept, removed, noise = judged(
+        pairs, cleaners, policy, folds=folds, c=c, protected=protected, once=once, mapped=mapped
+    )
     return (list(kept), list(removed), noise) if isinstance(pairs, list) else (kept, removed, noise)
 
 
@@ -64,9 +69,10 @@ def judged(
     c: float,
     protected: Protected | None = None,
     once: Once = afresh,
+    mapped: Mapped = map,
 ) -> tuple[View, View, dict[str, float]]:
     """As `run_cleaners`, whatever the pairs are."""
-    ledger, rest, noise = Ledger(pairs, once), np.arange(len(pairs)), dict[str, float]()
+    ledger, rest, noise = Ledger(pairs, once, mapped), np.arange(len(pairs)), dict[str, float]()
     removed, columns = list[np.ndarray](), _Columns(ledger, folds, c, protected, once)
     with no_collection():
         for run in chain(_runs(cleaners), [[policy]] if policy else []):
@@ -183,25 +189,38 @@ def verdicts(
 
     Raises ValueError where decisions are missing.
     """
+    if not (getattr(cleaners[0], "alone", False) and len(pairs)):
+        (decided,) = _decided(cleaners, carried_out, pairs)
+        if isinstance(decided, Verdicts):
+            return [decided]
+        (out := Verdicts()).extend(decided)
+        return [out]
     out = [Verdicts() for _ in cleaners]
-    parts = pairs.blocks() if getattr(cleaners[0], "alone", False) and len(pairs) else [pairs]
-    for part in parts:
-        rest: Sequence[PreferencePair] = part
-        for k, cleaner in enumerate(cleaners):
-            decided = cleaner(rest)
-            if len(decided) != len(rest):
-                name = cleaner.piece  # type: ignore[attr-defined]
-                raise ValueError(
-                    f"{name} made {len(decided)} decisions about {len(rest)} pairs: a cleaner returns one per pair, in order"
-                )
-            if isinstance(decided, Verdicts) and part is pairs:
-                return [decided]
-            out[k].extend(decided)
-            if carried_out and cleaner is not cleaners[-1]:
-                told = list(zip(rest, decided, strict=True))
-                rest = [swap_sides(p) if d.action == "flip" else p for p, d in told if d.action != "remove"]
+    bare = [getattr(cleaner, "bare", cleaner) for cleaner in cleaners]  # what reports progress stays here
+    for decisions in pairs.mapped(partial(_decided, bare, carried_out), pairs.blocks()):
+        for cleaner, verdict, decided in zip(cleaners, out, decisions, strict=True):
+            verdict.extend(decided)
             if progress := getattr(cleaner, "progress", None):
-                progress(min(1.0, len(out[0]) / max(1, len(pairs))))
+                progress(min(1.0, len(out[0]) / len(pairs)))
+    return out
+
+
+def _decided(
+    cleaners: Sequence[Callable[..., Sequence[Decision]]], carried_out: bool, pairs: Sequence[PreferencePair]
+) -> list[Sequence[Decision]]:
+    """What each cleaner says of the pairs that those before it leave."""
+    out, rest = list[Sequence[Decision]](), pairs
+    for cleaner in cleaners:
+        decided = cleaner(rest)
+        if len(decided) != len(rest):
+            name = cleaner.piece  # type: ignore[attr-defined]
+            raise ValueError(
+                f"{name} made {len(decided)} decisions about {len(rest)} pairs: a cleaner returns one per pair, in order"
+            )
+        out.append(decided)
+        if carried_out and cleaner is not cleaners[-1]:
+            told = list(zip(rest, decided, strict=True))
+            rest = [swap_sides(p) if d.action == "flip" else p for p, d in told if d.action != "remove"]
     return out
 
 
@@ -210,7 +229,7 @@ class _Columns:
 
     def __init__(self, ledger: Ledger, folds: int, c: float, protected: Protected | None, once: Once = afresh) -> None:
         self.ledger, self.folds, self.c, self.protected = ledger, folds, c, protected
-        self.known = Known(lambda name, make: once(f"features-{name}", make))
+        self.known = Known(lambda name, make: once(f"features-{name}", make), ledger.mapped)
 
     def add(self, rows: np.ndarray, needs: frozenset[str]) -> dict[str, float]:
         """Adds what is missing, and gives the estimated noise rate by kind of prompt.

@@ -17,11 +17,12 @@ import math
 import os
 import tempfile
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -32,8 +33,13 @@ from synth.types import Decision, Message, PreferencePair
 
 ROWS, BYTES = 1024, 1 << 23  # pairs and bytes on disk after which a block ends
 BLOCK = 1 << 14  # numbers that are written into a file at once
+Job = TypeVar("Job")
 Once = Callable[[str, Callable[[], Mapping[str, Any]]], Mapping[str, Any]]
 """(name, make) -> what `make` gives, or gave to an earlier run that was killed: arrays and JSON values by name."""
+
+
+Mapped = Callable[..., Iterator[Any]]
+"""What a function gives of each job, in order: `map`, or one that runs it for several at a time, perhaps on other machines."""
 
 
 def afresh(name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -246,6 +252,68 @@ def once(pairs: Sequence[PreferencePair]) -> Once:
     return getattr(pairs, "once", afresh)
 
 
+def mapped(pairs: Sequence[PreferencePair]) -> Mapped:
+    """What runs a function for parts of these pairs."""
+    return getattr(pairs, "mapped", map)
+
+
+def each(
+    once: Once,
+    jobs: Iterable[tuple[str, Job]],
+    make: Callable[[Any], Mapping[str, Any]],
+    mapped: Mapped = map,
+    *,
+    load: Callable[[Job], Any] = lambda job: job,
+    fits: Callable[[Mapping[str, Any], Job], bool] = lambda made, job: True,
+) -> Iterator[Mapping[str, Any]]:
+    """What `make` gives of each job, in order, or gave to an earlier run under its name; what does not fit is made again.
+
+    load: of a job, what `make` is called with. mapped: runs `make`; another than `map` may take jobs ahead and pickle them.
+    """
+    if mapped is map:
+        for name, job in jobs:
+            made = once(name, lambda job=job: make(load(job)))
+            yield made if fits(made, job) else make(load(job))
+        return
+    ahead = deque[
+        tuple[str, bool, bool]
+    ]()  # jobs that were taken: their names, whether they are there, and whether that fits
+
+    def lacking() -> Iterator[Any]:
+        for name, job in jobs:
+            found = _found(once, name)
+            fit = found is None or fits(found, job)
+            ahead.append((name, there := found is not None, fit))
+            if not (there and fit):
+                yield load(job)
+
+    def found() -> Iterator[Mapping[str, Any]]:
+        while ahead and ahead[0][1] and ahead[0][2]:
+            yield once(ahead.popleft()[0], dict)
+
+    for made in mapped(make, lacking()):
+        yield from found()
+        name, there, _ = ahead.popleft()
+        yield made if there else once(name, lambda made=made: made)
+    yield from found()
+
+
+class _Lacking(Exception):
+    """Nothing is there."""
+
+
+def _found(once: Once, name: str) -> Mapping[str, Any] | None:
+    """What an earlier run left under a name."""
+
+    def lacking() -> Mapping[str, Any]:
+        raise _Lacking
+
+    try:
+        return once(name, lacking)
+    except _Lacking:
+        return None
+
+
 def taken(pairs: Sequence[PreferencePair], rows: np.ndarray) -> list[PreferencePair]:
     """The pairs of some rows."""
     take = getattr(pairs, "take", None)
@@ -368,10 +436,11 @@ class _Said:
 
 
 class Ledger:
-    """What came about with `pairs`, which stay as they are. once: where what takes long is found again (`Once`)."""
+    """What came about with `pairs`, which stay as they are. once: where what takes long is found again (`Once`); mapped: runs a
+    function for parts of them."""
 
-    def __init__(self, pairs: Sequence[PreferencePair], once: Once = afresh) -> None:
-        self.base, self.n = pairs, len(pairs)
+    def __init__(self, pairs: Sequence[PreferencePair], once: Once = afresh, mapped: Mapped = map) -> None:
+        self.base, self.n, self.mapped = pairs, len(pairs), mapped
         self._once = once
         self._came: list[_Column | _Said] = []
         self._groups = pairs.groups if isinstance(pairs, Spilled) else None
@@ -482,6 +551,11 @@ class View(Sequence[PreferencePair]):
     def once(self, name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """As of the ledger."""
         return self.ledger.once(name, make)
+
+    @property
+    def mapped(self) -> Mapped:
+        """As of the ledger."""
+        return self.ledger.mapped
 
     def take(self, places: np.ndarray) -> list[PreferencePair]:
         """Of the rows of this view."""

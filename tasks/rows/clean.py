@@ -38,7 +38,8 @@ from synth.preferences.cleaners._overlap import Protected
 from synth.preferences.cleaners._ranks import ranks
 from synth.preferences.cleaning import judged, no_collection, noise_interval
 from synth.preferences.imported import Reader, Seen
-from synth.preferences.ledger import Joined, Once, Spilled, View, afresh, group_of, taken
+from synth.preferences.ledger import Joined, Mapped, Once, Spilled, View, afresh, group_of, taken
+from synth.preferences.ledger import mapped as mapped_of
 from synth.preferences.ledger import once as once_of
 from synth.types import Message, PreferencePair, Quarantined
 from tasks.core.errors import UserError
@@ -96,9 +97,10 @@ def clean_rows(
     protect: Sequence[str] = (),
     reviews: Path | None = None,
     parts: Parts | None = None,
+    mapped: Mapped = map,
 ) -> Cleaned:
     """Import, clean, account. protect: texts that must not be trained on; reviews: decisions of `espalier review`; parts: where
-    what is done is kept for a run that follows this one if it is killed, of the same arguments.
+    what is done is kept for a run that follows this one if it is killed, of the same arguments; mapped: as of `run_cleaners`.
     Raises UserError for a recipe or columns that do not fit."""
     once: Once = parts.values if parts else afresh
     try:
@@ -133,6 +135,7 @@ def clean_rows(
             c=params["regularisation"],
             protected=guard,
             once=once,
+            mapped=mapped,
         )
     look = once("look", lambda: _look(kept, removed))
     noise = look["noise"]
@@ -300,10 +303,12 @@ def clean_file(
     split: str = "train",
     protect: Sequence[str] = (),
     reviews: Path | None = None,
+    mapped: Mapped = map,
 ) -> Cleaned:
     """Cleans a file, folder or dataset and writes the result into `out`. If it raises UserError, nothing is written.
 
-    What is done is kept beside `out` until the end, so that a run which is killed goes on there (tasks/rows/kept.py).
+    What is done is kept beside `out` until the end, so that a run which is killed goes on there (tasks/rows/kept.py). mapped: as of
+    `run_cleaners`.
     """
     reader = reader or Reader(name=Path(where).name)
     texts = [text for one in protect for text in texts_of(one)]
@@ -312,10 +317,9 @@ def clean_file(
     pieces, params = _settings(recipe or OWN_PAIRS)
     decided = file_digest(reviews) if reviews else ""
     settings = [recipe, pieces, params, {**vars(reader), "rename": dict(reader.rename)}, split, texts, decided]
+    again = _Again(lambda: rows(where, split=split))
     with kept(Path(where), out, "clean", settings=settings, files=_code(params)) as parts:
-        cleaned = clean_rows(
-            _Again(lambda: rows(where, split=split)), reader, recipe, protect=texts, reviews=reviews, parts=parts
-        )
+        cleaned = clean_rows(again, reader, recipe, protect=texts, reviews=reviews, parts=parts, mapped=mapped)
         write(cleaned, out)
     return cleaned
 
@@ -469,6 +473,11 @@ class _Counting:
     passes: int
 
     @property
+    def bare(self) -> Any:
+        """The cleaner that reports nothing."""
+        return self.cleaner
+
+    @property
     def needs(self) -> frozenset[str]:
         return self.cleaner.needs
 
@@ -505,6 +514,10 @@ class _Looked(Sequence[PreferencePair]):
     @property
     def once(self) -> Once:
         return once_of(self.pairs)
+
+    @property
+    def mapped(self) -> Mapped:
+        return mapped_of(self.pairs)
 
     def take(self, rows: np.ndarray) -> list[PreferencePair]:
         self._seen(len(rows))

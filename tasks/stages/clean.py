@@ -17,22 +17,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
 from synth.preferences.cleaners._length import report as length_report
 from synth.preferences.cleaning import Judgement, noise_interval, run_cleaners
 from synth.preferences.label_noise import Planted
-from synth.preferences.ledger import Spilled, group_of
+from synth.preferences.ledger import Mapped, Spilled, group_of
 from synth.types import ListDigest, PreferencePair, Quarantined
 from tasks.rows.pairs import CLEANED
 from tasks.rows.read import pass_on, said
 from tasks.rows.clean import COMPUTED
-from tasks.planning.pieces import Piece, Pieces
+from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 from tasks.storage.reviews import Reviews
 from tasks.storage.shards import Parts
+
+
+ONLY_WITH = {"tasks.runtime.ray_tasks": "ray"}  # imported only where this knob is set: read by the plan
 
 
 def clean(
@@ -43,6 +47,7 @@ def clean(
     reviews: str = "",
     folds: int = 5,
     regularisation: float = 1.0,
+    ray: Place() = "",
 ) -> None:
     """Judges preference pairs.
 
@@ -53,6 +58,8 @@ def clean(
         reviews: decisions of `espalier review`: each becomes the column `anchor` of its pair
         folds: folds of the logistic regression behind `out_of_fold` and `out_of_fold_blind`
         regularisation: inverse strength C of that regression
+        ray: address of a Ray cluster whose machines judge parts of the pairs: HOST:PORT, or auto (docs/scaling.md); empty: this
+            machine
     """
     table = stage.input("preferences", "pairs.parquet")
     given = Reviews(stage.source(reviews) if reviews else None)
@@ -69,14 +76,16 @@ def clean(
         said(
             stage, f"{len(train)} pairs are too few to fit a model of their labels: cleaners that need one are left out"
         )
-    rest, removed, noise = run_cleaners(
-        train,
-        stage.progress(cleaners, "cleaners"),
-        policy,
-        folds=folds,
-        c=regularisation,
-        once=Parts(stage.work / "judged").values,  # the folder is of this stage's identity
-    )
+    with _elsewhere(stage, ray) as mapped:
+        rest, removed, noise = run_cleaners(
+            train,
+            stage.progress(cleaners, "cleaners"),
+            policy,
+            folds=folds,
+            c=regularisation,
+            once=Parts(stage.work / "judged").values,  # the folder is of this stage's identity
+            mapped=mapped,
+        )
 
     def kept() -> Iterator[PreferencePair]:
         yield from rest
@@ -127,6 +136,15 @@ def clean(
         card["against_truth"] = against_truth(known_truth, kept, removed)
     stage.card(card)
     stage.log({"kept": n_kept, "removed": len(removed), **{f"noise_{k}": v for k, v in noise.items()}})
+
+
+def _elsewhere(stage: Stage, ray: str) -> AbstractContextManager[Mapped]:
+    """What runs a function for parts of the pairs, perhaps on the cluster `ray`."""
+    if not ray:
+        return nullcontext(map)
+    from tasks.runtime.ray_tasks import mapping
+
+    return mapping(stage, ray)
 
 
 def _is_judged(pair: PreferencePair) -> bool:

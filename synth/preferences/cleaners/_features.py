@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from synth.preferences.cleaners._filed import Filed
-from synth.preferences.ledger import Once, afresh
+from synth.preferences.ledger import Mapped, Once, afresh, each
 from synth.types import Message, PreferencePair
 
 _TOKEN = re.compile(r"\w+|[-+*/=]")
@@ -56,14 +56,15 @@ class Known:
     """What was read of pairs, by a 64-bit hash of their texts: 20 bytes each in memory, and 112 in a temporary file. values [m, NAMES]: chosen
     minus rejected; about, good, bad [m] int32: the places of kind and tags among `kinds` and `tags`.
 
-    once: (name, make) -> what `make` gives, or gave to an earlier run that was killed (`Ledger.once`); parts are called 0, 1, ...
+    once: (name, make) -> what `make` gives, or gave to an earlier run that was killed (`Ledger.once`); parts are called 0, 1, ...; mapped:
+    runs a function for several of them.
     """
 
-    def __init__(self, once: Once = afresh) -> None:
+    def __init__(self, once: Once = afresh, mapped: Mapped = map) -> None:
         self.kinds, self.tags = dict[str, int](), dict[str, int]()
         self.hashes, self.values = np.zeros(0, np.int64), Filed(len(NAMES))
         self.about, self.good, self.bad = (np.zeros(0, np.int32) for _ in range(3))
-        self._once = once
+        self._once, self._mapped = once, mapped
         self._parts = 0
 
     def __len__(self) -> int:
@@ -73,41 +74,48 @@ class Known:
         """[pairs] places of pairs among what is known; what was not read before is read."""
         order = np.argsort(self.hashes, kind="stable")
         hashes, places, n = self.hashes[order], list[np.ndarray](), len(self.hashes)
-        new: list[list[np.ndarray]] = []
-        stream = iter(pairs)
-        while part := list(islice(stream, READ)):
-            mine = np.array([_name(p) for p in part], np.int64)
-            at = np.minimum(np.searchsorted(hashes, mine), max(len(hashes) - 1, 0))
-            there = hashes[at] == mine if len(hashes) else np.zeros(len(mine), bool)
-            out = np.zeros(len(mine), np.int32)
-            out[there] = order[at[there]]
-            lacking = np.flatnonzero(~there)
-            unread, first, place = np.unique(mine[lacking], return_index=True, return_inverse=True)
-            by_row = np.argsort(first)  # pairs are read in their own order, whatever their hashes are
-            rank = np.empty(len(by_row), np.int64)
-            rank[by_row] = np.arange(len(by_row))
-            out[lacking] = n + rank[place]
-            n += len(unread)
-            if len(unread):
-                rows = lacking[first[by_row]]
-                values, *rest = self._told(mine[rows], [part[i] for i in rows.tolist()])
-                self.values.add(values)
-                new.append([mine[rows], *rest])
-            places.append(out)
+        asked, new = deque[np.ndarray](), list[list[np.ndarray]]()  # hashes of the parts that are to be read
+
+        def unread() -> Iterator[tuple[str, tuple[np.ndarray, list[PreferencePair]]]]:
+            nonlocal n
+            stream = iter(pairs)
+            while part := list(islice(stream, READ)):
+                mine = np.array([_name(p) for p in part], np.int64)
+                at = np.minimum(np.searchsorted(hashes, mine), max(len(hashes) - 1, 0))
+                there = hashes[at] == mine if len(hashes) else np.zeros(len(mine), bool)
+                out = np.zeros(len(mine), np.int32)
+                out[there] = order[at[there]]
+                lacking = np.flatnonzero(~there)
+                fresh, first, place = np.unique(mine[lacking], return_index=True, return_inverse=True)
+                by_row = np.argsort(first)  # pairs are read in their own order, whatever their hashes are
+                rank = np.empty(len(by_row), np.int64)
+                rank[by_row] = np.arange(len(by_row))
+                out[lacking] = n + rank[place]
+                n += len(fresh)
+                places.append(out)
+                if len(fresh):
+                    rows = lacking[first[by_row]]
+                    asked.append(mine[rows])
+                    self._parts += 1
+                    yield f"{self._parts - 1}", (mine[rows], [part[i] for i in rows.tolist()])
+
+        # Of other pairs: a killed run had removed fewer by then.
+        same = lambda told, part: np.array_equal(told["hashes"], part[0])  # noqa: E731
+        for told in each(self._once, unread(), _told, self._mapped, fits=same):
+            kinds = np.array([self.kinds.setdefault(x, len(self.kinds)) for x in told["kinds"]], np.int32)
+            tags = np.array([self.tags.setdefault(x, len(self.tags)) for x in told["tags"]], np.int32)
+            self.values.add(told["values"])
+            new.append([asked.popleft(), kinds[told["about"]], tags[told["good"]], tags[told["bad"]]])
         if new:
             for name in ("hashes", "about", "good", "bad"):
                 setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
         return np.concatenate(places) if places else np.zeros(0, np.int32)
 
-    def _told(self, hashes: np.ndarray, pairs: Sequence[PreferencePair]) -> tuple[np.ndarray, ...]:
-        """(values, about, good, bad) of pairs of these hashes."""
-        part = self._once(f"{self._parts}", lambda: {"hashes": hashes, **_read(pairs)})
-        self._parts += 1
-        if not np.array_equal(part["hashes"], hashes):  # of other pairs: a killed run had removed fewer by then
-            part = _read(pairs)
-        kinds = np.array([self.kinds.setdefault(x, len(self.kinds)) for x in part["kinds"]], np.int32)
-        tags = np.array([self.tags.setdefault(x, len(self.tags)) for x in part["tags"]], np.int32)
-        return part["values"], kinds[part["about"]], tags[part["good"]], tags[part["bad"]]
+
+def _told(part: tuple[np.ndarray, Sequence[PreferencePair]]) -> dict[str, Any]:
+    """What is read of pairs, with their hashes."""
+    hashes, pairs = part
+    return {"hashes": hashes, **_read(pairs)}
 
 
 def _name(pair: PreferencePair) -> int:

@@ -20,7 +20,7 @@ import re
 import unicodedata
 from array import array
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -28,7 +28,7 @@ import numpy as np
 
 from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
 from synth.preferences.cleaners._prompts import CELLS, NUMBER, Prompts, classes
-from synth.preferences.ledger import Verdicts, once, taken
+from synth.preferences.ledger import Verdicts, each, mapped, once, taken
 from synth.types import Decision, PreferencePair
 
 _TAG = re.compile(r"</?\w+>")
@@ -56,17 +56,18 @@ def duplicates(pairs: Sequence[PreferencePair], *, threshold: float = 0.7, ngram
     if len(pairs) <= TOGETHER:
         return Verdicts(d or _UNIQUE for d in _judged(list(pairs), threshold, ngram))
     copies: dict[int, Decision] = {}
-    remembered = once(pairs)
-    for k, rows in enumerate(_comparable(pairs, threshold, ngram)):
-        part = remembered(f"copies-{k}", lambda rows=rows: _copies(pairs, rows, threshold, ngram))
+    parts = ((f"copies-{k}", rows) for k, rows in enumerate(_comparable(pairs, threshold, ngram)))
+    make = partial(_copies, threshold=threshold, ngram=ngram)
+    for part in each(once(pairs), parts, make, mapped(pairs), load=lambda rows: (rows, taken(pairs, rows))):
         for i, reason, score in zip(part["at"].tolist(), part["reasons"], part["scores"].tolist(), strict=True):
             copies[i] = _remove(reason, score)
     return Verdicts(copies.get(i, _UNIQUE) for i in range(len(pairs)))
 
 
-def _copies(pairs: Sequence[PreferencePair], rows: np.ndarray, threshold: float, ngram: int) -> dict[str, Any]:
-    """at [m]: those of rows that are copies; reasons, scores [m]."""
-    judged = _judged(taken(pairs, rows), threshold, ngram)
+def _copies(part: tuple[np.ndarray, Sequence[PreferencePair]], threshold: float, ngram: int) -> dict[str, Any]:
+    """part: rows, and their pairs. at [m]: those of rows that are copies; reasons, scores [m]."""
+    rows, pairs = part
+    judged = _judged(pairs, threshold, ngram)
     copies = [(i, d.reason, d.score) for i, d in zip(rows.tolist(), judged, strict=True) if d]
     at, scores = np.array([i for i, _, _ in copies], np.int64), np.array([s for _, _, s in copies], np.float64)
     return {"at": at, "reasons": [reason for _, reason, _ in copies], "scores": scores}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import pickle
+from collections import Counter, deque
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from random import Random
 
 import numpy as np
@@ -22,6 +24,7 @@ from synth.preferences.ledger import Spilled
 from synth.types import PreferencePair
 from tasks.planning.pieces import bind
 from tasks.rows.clean import FILES, clean_rows, write
+from tasks.storage.shards import Parts
 
 SMALL = {
     ledger: {"ROWS": 7, "BYTES": 2000},
@@ -72,6 +75,54 @@ def small(monkeypatch) -> None:
     for where, knobs in SMALL.items():
         for name, value in knobs.items():
             monkeypatch.setattr(where, name, value)
+
+
+def elsewhere(asked, most=10**9):
+    """A `map` of other processes: what it is given is pickled, three jobs ahead; `asked` gets the name of the function of each, and the
+    job after the first `most` fails."""
+
+    def mapped(function, jobs):
+        ahead = deque()
+        for job in jobs:
+            if len(asked) == most:
+                raise ConnectionError("the cluster is gone")
+            asked.append(function.func.__name__ if isinstance(function, partial) else function.__name__)
+            ahead.append(pickle.dumps((function, job)))
+            if len(ahead) == 3:
+                yield done(ahead.popleft())
+        yield from map(done, ahead)
+
+    def done(sent):
+        there, job = pickle.loads(sent)
+        return pickle.loads(pickle.dumps(there(job)))
+
+    return mapped
+
+
+def test_parts_that_other_processes_judge_are_those_of_one_process(tmp_path, monkeypatch):
+    given, files = of(rows(300)), [*(f"{n}.jsonl" for n in FILES), "card.json", "index.html"]
+    small(monkeypatch)
+
+    def made(where, **how):
+        write(clean_rows(given, Reader(name="mine"), **how), tmp_path / where / "out")
+        return {name: (tmp_path / where / "out" / name).read_bytes() for name in files}
+
+    alone = made("alone")
+    assert made("many", mapped=elsewhere(asked := [])) == alone
+    whole = Counter(asked)
+    assert min(whole[name] for name in ("_decided", "_told", "_copies")) > 5
+
+    parts, seen, ends = Parts(tmp_path / "parts"), Counter[str](), 0
+    while True:  # a cluster that goes away after 60 jobs, and comes back
+        try:
+            got = made("ended", parts=parts, mapped=elsewhere(some := [], 60))
+            break
+        except ConnectionError:
+            seen += Counter(some)
+            ends += 1
+    assert got == alone and ends > 2
+    again = {name: (seen + Counter(some))[name] - whole[name] for name in ("_told", "_copies")}
+    assert 0 < sum(again.values()) <= 3 * ends, "made again is what was under way"
 
 
 def test_a_file_is_cleaned_to_the_same_bytes_in_small_parts(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,14 +15,15 @@ import yaml
 from ports import free_port
 from ray_cluster import ray_cluster
 from sealed import seal
-from test_clean_in_parts import rows
+from test_clean_in_parts import rows, small
 from test_shards import chats
 
 from flows.cli import main
 from flows.cli import run as running
 from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
-from synth.types import Demonstration, Message, Problem, Quarantined
+from synth.preferences.imported import Reader
+from synth.types import Demonstration, Message, PreferencePair, Problem, Quarantined
 from tasks.core.errors import UserError
 from tasks.planning import plan
 from tasks.planning.pieces import bind
@@ -33,6 +35,7 @@ from tasks.rows.tokens import TokenRows
 from tasks.runtime import ray_tasks
 from tasks.runtime.ray_tasks import tasks
 from tasks.runtime.stage import OUT, Stage, graph
+from tasks.stages.clean import clean
 from tasks.stages.demonstrations import demonstrations
 from tasks.stages.problems import problems
 from tasks.stages.questions import questions
@@ -125,6 +128,55 @@ def test_tokens_and_an_audit_are_those_of_one_process(cluster, tmp_path, monkeyp
         auditing._of_this_file(auditing._read, str(file), 5, None)
 
 
+def test_pairs_are_cleaned_as_by_one_process(cluster, tmp_path, monkeypatch):
+    file, files = (
+        tmp_path / "mine.jsonl",
+        lambda at: {p.name: p.read_bytes() for p in at.iterdir() if p.suffix == ".jsonl"},
+    )
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows(150)))
+    asked, imap = Counter(), ray_tasks.RayPool.imap
+
+    def noted(self, function, jobs):
+        def each():
+            for job in jobs:
+                asked[function.func.__name__ if isinstance(function, partial) else function.__name__] += 1
+                if asked.total() == 4:  # done again, if it was at work
+                    for process in workers(cluster)[:1]:
+                        process.kill()
+                yield job
+
+        return imap(self, function, each())
+
+    monkeypatch.setattr(ray_tasks.RayPool, "imap", noted)
+    small(monkeypatch)
+    assert main(["clean", str(file), "--out", str(tmp_path / "alone")]) == 0 and not asked
+    assert main(["clean", str(file), "--out", str(tmp_path / "many"), "--ray", cluster.address]) == 0
+    assert files(tmp_path / "many") == files(tmp_path / "alone") and len(files(tmp_path / "many")) == 5
+    assert min(asked[name] for name in ("_decided", "_told", "_copies")) > 0
+
+    pairs = [
+        p
+        for p in Reader(name="mine").pairs((f"line {i}", r) for i, r in enumerate(rows(90), 1))
+        if isinstance(p, PreferencePair)
+    ]
+    tables.write(tmp_path / "artifacts/preferences/pairs.parquet", pairs, PreferencePair)
+    seal(tmp_path)
+    asked.clear()
+
+    def made(**place):
+        with (stage := Stage("clean", root=tmp_path)).running():
+            clean(
+                stage,
+                cleaners=[bind("synth.preferences.cleaners", {"piece": n}) for n in ("duplicates", "text_rules")],
+                **place,
+            )
+        shutil.rmtree(stage.work, ignore_errors=True)
+        return {p.name: p.read_bytes() for p in stage.target.iterdir()}
+
+    alone = made()
+    assert not asked and made(ray=cluster.address) == alone and len(asked) == 2
+
+
 def test_conversations_are_those_of_one_process(cluster, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.jsonl").write_text(chats(Random(5), 50))
@@ -166,10 +218,14 @@ def test_what_does_not_answer_is_said_before_anything_is_spent(tmp_path, monkeyp
     assert "mine.csv is another kind: write it as .jsonl" in capsys.readouterr().err
     Path("params.yaml").write_text(yaml.safe_dump({"set": {}}))
     before = plan.plans(tmp_path)
-    Path("params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"ray": address}}}))
+    assert main(["clean", "mine.jsonl", "--ray", address]) == 2 and not Path("mine.cleaned").exists()
+    assert f"--ray: nobody answers at {address} within 5 s" in capsys.readouterr().err
+    Path("params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"ray": address}, "clean": {"ray": address}}}))
     after = plan.plans(tmp_path)
-    assert after["_run"]["place"]["sft"]["ray"] == address
-    assert after["sft"] == before["sft"], "place is no identity"
+    for name in ("sft", "clean"):
+        assert after["_run"]["place"][name]["ray"] == address
+        assert after[name] == before[name], "place is no identity"
+    assert "tasks/runtime/ray_tasks.py" not in after["clean"]["sources"]
     with pytest.raises(UserError, match=f"sft.ray: nobody answers at {address}"):
         sft(Stage("sft", plan={"seed": 1}, root=tmp_path, deps=[]), ray=address)
 
