@@ -15,6 +15,7 @@ from random import Random
 
 from synth.preferences.injected_errors import _INTEGER, replace_number
 from synth.preferences.makers._made import steps
+from synth.lookup import Lookup
 from synth.types import Message, Problem, Sampling, seed_for
 
 
@@ -23,7 +24,10 @@ class Flawed:
     them."""
 
     def __init__(self, problems: Iterable[Problem], *, error: float = 0.3, notices: float = 0.0) -> None:
-        self._solutions = {p.question: p.lineage["solution"] for p in problems if p.lineage.get("solution")}
+        self._solutions = Lookup[str]()
+        for p in problems:
+            if p.lineage.get("solution"):
+                self._solutions[p.question] = p.lineage["solution"]
         self.error, self.notices = error, notices
 
     def __call__(self, conversations: Sequence[Sequence[Message]], sampling: Sampling) -> list[str]:

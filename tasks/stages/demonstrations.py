@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from synth.demonstrations.browsing import browsing
 from synth.demonstrations.thoughts import with_thoughts
 from synth.demonstrations.worked_answer import worked_answer
@@ -30,6 +32,7 @@ from tasks.planning.pieces import Place
 from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
+from tasks.storage.problems import Problems
 
 SEARCHERS = {"branch_and_check": branch_and_check, "oracle": lowest}
 
@@ -116,11 +119,12 @@ def demonstrations(
     )
     items = [finished(p.id, lambda p=p: play(p)) for p in stage.progress(chosen, "oracle")]
     sizes: dict[Split, int] = {"train": n_browse, "valid": n_browse_valid}
-    described = [p for p in tables.each(table, Problem) if p.lineage.get("pattern")] if any(sizes.values()) else []
+    every = tables.each(table, Problem) if any(sizes.values()) else ()
+    described = Problems(p for p in every if p.lineage.get("pattern"))
     for split, wanted in sizes.items():
         items += browse(
             stage,
-            draw(described, split, len(described), stage.seed),
+            by_hash(described, split, stage.seed),
             wanted,
             searcher=searcher,
             short=short,
@@ -236,15 +240,19 @@ def _browses(demonstration: Demonstration) -> bool:
     return any(m.role == "assistant" and m.content.startswith(("<open>", "<find>")) for m in demonstration.messages)
 
 
-def draw(problems: Iterable[Problem], split: Split, n: int, seed: int) -> list[Problem]:
-    """`n` problems of a split (all, if it has fewer), chosen by hash: one more problem in the split replaces at most
-    one."""
-    return _drawn((p for p in problems if p.split == split), lambda _: n, seed, lambda p: "")
+def by_hash(problems: Problems, split: Split, seed: int) -> Problems:
+    """The problems of a split in the order of their hashes."""
+    mine = problems.where(np.fromiter((p.split == split for p in problems), bool, len(problems)))
+    return mine.at(np.argsort(np.fromiter((_hash(seed, p) for p in mine), np.int64, len(mine)), kind="stable"))
+
+
+def _hash(seed: int, p: Problem) -> int:
+    return seed_for(seed, "trajectories", p.family, p.split, p.id)
 
 
 def _drawn(
     problems: Iterable[Problem], n: Callable[[str], int], seed: int, cell: Callable[[Problem], str]
 ) -> list[Problem]:
-    """n(cell) problems of each cell, chosen by hash; the cells in their order."""
-    key = lambda p: seed_for(seed, "trajectories", p.family, p.split, p.id)  # noqa: E731
-    return [p for mine in tables.least(problems, n, key, cell).values() for p in mine]
+    """n(cell) problems of each cell, chosen by hash (one more problem replaces at most one); the cells in their order."""
+    chosen = tables.least(problems, n, lambda p: _hash(seed, p), cell)
+    return [p for mine in chosen.values() for p in mine]

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,13 +20,14 @@ from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
 from tasks.models.openings import opening
-from tasks.rows.read import own_rows, repeated, too_long
+from tasks.rows.read import chance, own_rows, shares, too_long
 from tasks.rows.columns import BY_THE_OBJECTIVE, columns, margins
 from tasks.planning.pieces import Piece, Pieces, Place
 from tasks.planning.settings import Optimizer, Sampling
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
+from tasks.storage.problems import ByName, Problems
 from training.learner.follow import followed
 from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
@@ -39,7 +41,7 @@ from training.model.render import Renderer
 from training.preference.objective import PairObjective, columns_of
 from training.preference.on_policy_pairs import SampledPairs
 from training.preference.rounds import Rounds, RoundSpec, read
-from training.preference.units import UNITS, Two, each_unit
+from training.preference.units import Two, each, each_unit
 from training.preference.update_rule import OfflineRound, UpdateRule
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
@@ -165,11 +167,11 @@ def prefer(
         world=world,
     )
     keeper = Rounds(specs, learner, objective, starts_equal=all(rule.starts_equal for rule in rules))
-    problems: dict[str, Problem] = {}
+    problems = ByName(Problems())
     sampled = None
     if loss.unit != "pair" or any(t.pairs == "sampled" for t in specs):
         played = tools.hosts(envs)
-        problems = {i: p for i, p in _problems(stage, include_families).items() if p.env in played}
+        problems = _problems(stage, include_families, played)
         player = Player(
             sampler=TorchSampler(policy, renderer.end_id),
             renderer=renderer,
@@ -179,7 +181,7 @@ def prefer(
             sampling=sampling.turn(),
         )
         sampled = SampledPairs(
-            problems=list(problems.values()),
+            problems=problems.problems,
             player=player,
             prompts=pairs_per_step // max(loss.rows_per_unit, 1),
             samples=samples_per_prompt,
@@ -193,7 +195,11 @@ def prefer(
     sources: list[Source] = []
     for i, spec in enumerate(specs):
         if spec.pairs == "sampled" and sampled is not None:
-            sources.append(followed(_sampled(sampled, loss, spec, known), world, device, publish=learner.publish))
+            sources.append(
+                followed(
+                    _sampled(sampled, problems.problems, loss, spec, known), world, device, publish=learner.publish
+                )
+            )
         else:
             source = offline.source(i, spec)
             for rule in rules:
@@ -277,7 +283,7 @@ class _Offline:
         stage: Stage,
         loss: Callable,
         known: _Known,
-        problems: dict[str, Problem],
+        problems: Mapping[str, Problem],
         renderer: Renderer,
         max_length: int,
         pairs_per_step: int,
@@ -302,23 +308,24 @@ class _Offline:
         """The batches of round i. Raises UserError if no pair is left to learn from."""
         chosen = self.known.of(spec)
         of_pairs = self.loss.unit == "pair"
-        of_unit = UNITS[self.loss.unit]
-        stream = (of_unit([p], {})[0] for p in chosen) if of_pairs else of_unit(chosen, self.problems)
-        units, names, ids = SpilledUnits(), list[str](), list[str]()
+        units, n, named = SpilledUnits(), 0, ""
+        weights, drawn = array("d"), array("d")  # of each unit, and the number by which a fraction of it is drawn
 
-        def named() -> Iterator[Sequence[Two]]:
-            for unit in stream:
-                ids.append(unit[0].pair.id)
+        def counted() -> Iterator[Sequence[Two]]:
+            nonlocal n, named
+            for unit in each(self.loss.unit, chosen, self.problems):
+                n, named = n + 1, unit[0].pair.id
                 yield unit
 
-        for rows in each_unit(self.renderer, named(), self.max_length, self.scalars):
+        for rows in each_unit(self.renderer, counted(), self.max_length, self.scalars):
             if rows:
                 for rule in self.rules:
                     rows = rule.rows(self.policy, rows)
                 units.add(rows)
-                names.append(ids[-1])
-        long = len(ids) - len(units)
-        too_long(self.stage, long, len(ids), "pairs" if of_pairs else "units", self.max_length)
+                weights.append(self.own[named].weight if named in self.own else 1.0)
+                drawn.append(chance(self.stage.seed, named) if self.own else 0.0)
+        long = n - len(units)
+        too_long(self.stage, long, n, "pairs" if of_pairs else "units", self.max_length)
         if not len(units):
             raise UserError(
                 "prefer: no cleaned pair of the split train is left (or all are longer than max_length): see artifacts/clean/card.json"
@@ -329,24 +336,25 @@ class _Offline:
                 )
             )
         self.pairs, self.long = max(self.pairs, len(units.rows) // 2), self.long + long
-        drawn = repeated(names, {n: o.weight for n, o in self.own.items()}, self.stage.seed)
+        every = shares(np.array(weights), np.array(drawn))
         at = shuffled(
-            len(drawn), self.units_per_step, seed_for(self.stage.seed, "prefer", "order", *([i] if i else []))
+            len(every), self.units_per_step, seed_for(self.stage.seed, "prefer", "order", *([i] if i else []))
         )
 
         def order(step: int) -> list[int]:
-            return [drawn[j] for j in at(step)]
+            return every[at(step)].tolist()
 
-        problems = [self.problems.get(p.problem) for p in chosen]
+        def problem(i: int) -> Problem | None:
+            return self.problems.get(chosen[i].problem) if self.problems else None
 
         def units_of(step: int) -> list[tuple[Row, Row, Problem | None]]:
-            return [(rows[0], rows[1], problems[rows[0].group]) for rows in map(units.__getitem__, order(step))]
+            return [(rows[0], rows[1], problem(rows[0].group)) for rows in map(units.__getitem__, order(step))]
 
         self.units_of = units_of
         return lambda step: ([pack([r for u in order(step) for r in units[u]], device=self.device)], {})
 
 
-def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Known) -> Source:
+def _sampled(sampled: SampledPairs, problems: Problems, loss: Callable, spec: RoundSpec, known: _Known) -> Source:
     """The policy's own pairs, from all problems or from those with the hardest cleaned pairs."""
     lacking = sorted(set(columns_of(loss)) - BY_THE_OBJECTIVE - {"margin"})
     if lacking or loss.unit not in ("pair", "prompt") or (loss.unit == "pair" and loss.rows_per_unit > 1):
@@ -357,7 +365,8 @@ def _sampled(sampled: SampledPairs, loss: Callable, spec: RoundSpec, known: _Kno
         )
     if spec.hardest < 1:
         hard = {p.problem for p in known.of(spec)}
-        sampled = replace(sampled, problems=[p for p in sampled.problems if p.id in hard])
+        mine = np.fromiter((name in hard for name in problems.ids()), bool, len(problems))
+        sampled = replace(sampled, problems=problems.where(mine))
         if not sampled.problems:
             raise UserError(
                 "prefer: none of the hardest pairs names a problem to sample from: leave `hardest` out of the sampled round"
@@ -409,12 +418,12 @@ def _by_margin(mine: View, spec: RoundSpec) -> View:
     return mine.where(np.isin(np.arange(len(mine)), list(keep)))
 
 
-def _problems(stage: Stage, include_families: bool) -> dict[str, Problem]:
-    """Training problems by id: questions and, if wanted, problems of the families."""
-    problems = tables.read(stage.input("questions", "problems.parquet"), Problem)
-    if include_families:
-        problems += tables.read(stage.input("problems", "problems.parquet"), Problem)
-    return {p.id: p for p in problems if p.split == "train"}
+def _problems(stage: Stage, include_families: bool, played: Container[str]) -> ByName:
+    """Training problems by id: questions and, if wanted, problems of the families, of environments that are played."""
+    names = ["questions", *["problems"] * include_families]
+    each = (p for name in names for p in tables.each(stage.input(name, "problems.parquet"), Problem))
+    known = ByName(Problems(p for p in each if p.split == "train")).problems
+    return ByName(known.where(np.fromiter((p.env in played for p in known), bool, len(known))))
 
 
 def _folder(stage: Stage, name: str) -> Path:

@@ -35,6 +35,7 @@ from tasks.planning.pieces import Pieces, Place
 from tasks.planning.settings import RolloutSampling
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
+from tasks.storage.problems import Problems
 
 RENAMED = {  # former knobs -> what to write now
     "search_top_k": "sampling: {search_top_k: ...}",
@@ -248,20 +249,18 @@ def from_makers(stage: Stage, makers: list, n: int, flaws: float) -> list[Prefer
     problem."""
     if not makers:
         return []
-    worked = [
-        p
-        for p in tables.read(stage.input("problems", "problems.parquet"), Problem)
-        if p.lineage.get("solution") and p.split != "test"
-    ]
+    table = tables.each(stage.input("problems", "problems.parquet"), Problem)
+    worked = Problems(p for p in table if p.lineage.get("solution") and p.split != "test")
     solver = Flawed(worked, error=flaws)
     finished = stage.finished("made", PreferencePair, Quarantined)
     out = []
     for maker in stage.progress(makers, "makers"):
-        for family, split in sorted({(p.family, p.split) for p in worked}):
-            mine = sorted(
-                (p for p in worked if (p.family, p.split) == (family, split)),
-                key=lambda p: seed_for(stage.seed, maker.piece, p.id),
-            )
-            for p in mine[:n]:
-                out.append(finished(f"{maker.piece}/{p.id}", lambda m=maker, p=p: m(stage.seed, p, 0, solver)))
+        chosen = tables.least(
+            worked,
+            lambda cell: n,
+            lambda p, m=maker: seed_for(stage.seed, m.piece, p.id),
+            lambda p: (p.family, p.split),
+        )
+        for p in (p for mine in chosen.values() for p in mine):
+            out.append(finished(f"{maker.piece}/{p.id}", lambda m=maker, p=p: m(stage.seed, p, 0, solver)))
     return out

@@ -127,6 +127,9 @@ class Problems(Sequence[Problem]):
         """chosen [len(self)] bool."""
         return Problems(of=self, rows=self._rows[chosen])
 
+    def at(self, places: np.ndarray) -> Problems:
+        return Problems(of=self, rows=self._rows[places])
+
 
 class ByName(Mapping[str, Problem]):
     """The problems by id, in their order; of one id the last counts, in the place of the first, as in a dict. 16 bytes each."""

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from traced import traced
 
-from synth.types import Message, Problem, to_row
+from synth.types import Message, Problem, seed_for, to_row
 
 from tasks.planning import pieces
+from tasks.stages.demonstrations import by_hash
 from tasks.storage import problems as on_disk
 from tasks.storage.problems import ByName, Problems
 
@@ -117,3 +118,11 @@ def test_of_a_problem_few_bytes_are_in_memory():
     disk = Problems(made(n))
     _, most = traced(lambda: sum(p.difficulty["level"] for p in disk))
     assert most < 80 * n + on_disk.BLOCK * 40, most / n
+
+
+def test_problems_of_a_split_in_the_order_of_their_hashes():
+    known = [replace(p, split="valid" if i % 3 else "train") for i, p in enumerate(some(40))]
+    order = sorted(
+        (p for p in known if p.split == "valid"), key=lambda p: seed_for(3, "trajectories", p.family, p.split, p.id)
+    )
+    assert list(by_hash(Problems(known), "valid", 3)) == order and not by_hash(Problems(known), "test", 3)

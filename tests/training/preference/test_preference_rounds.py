@@ -5,13 +5,16 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
+from random import Random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tiny
 import torch
+from traced import traced
 
+from synth.preferences.ledger import Ledger, Spilled
 from synth.types import Decision, Message, PreferencePair, Problem, Sampling, Scored
 from tasks.core.errors import UserError
 from tasks.lab import toy
@@ -449,3 +452,41 @@ def test_a_sampled_pair_knows_the_turns_of_its_episodes():
             set(row.columns["turn"][row.trainable]) == set(range(1, turns + 1))
             and not row.columns["turn"][~row.trainable].any()
         )
+
+
+def test_units_made_one_after_the_other_are_those_of_all_at_once():
+    rng = Random(2)
+    answers = [str(rng.randrange(1, 4)) for _ in range(60)]
+    make = lambda i: Problem.make(  # noqa: E731
+        prompt=f"question {i}", answer=answers[i], verifier="number", family=rng.choice("fgh"), split="train"
+    )
+    problems = [make(i) for i in range(60)]
+    ps = [
+        a_pair(
+            i,
+            prompt=f"question {rng.randrange(9)} é",
+            chosen=f"<answer>{p.answer}</answer> red",
+            rejected=f"<answer>{rng.randrange(1, 4)}</answer> blue",
+            problem=p.id if i % 7 else "",
+        )
+        for i, p in enumerate(problems)
+    ]
+    known = {p.id: p for p in problems}
+    on_disk = Ledger(Spilled(ps)).view(np.arange(60))
+    for kind, make in units.UNITS.items():
+        assert list(units.each(kind, on_disk, known)) == make(ps, known), kind
+
+    by_prompt: dict = {}
+    for p in ps:
+        by_prompt.setdefault(p.prompt, []).append(p.id)
+    want = [[mine[i], mine[min(i + 1, len(mine) - 1)]] for mine in by_prompt.values() for i in range(0, len(mine), 2)]
+    assert [[t.pair.id for t in unit] for unit in units.prompt(ps, {})] == want and units.prompt([], {}) == []
+
+
+def test_of_pairs_in_units_of_several_few_are_held():
+    long = "word " * 400
+    ps = [a_pair(i, prompt=f"question {i % 50}", chosen=f"{i} {long}", rejected=f"{long} {i}") for i in range(12_000)]
+    on_disk = Ledger(Spilled(ps)).view(np.arange(12_000))
+    del ps
+    _, most = traced(lambda: sum(1 for _ in units.each("prompt", on_disk, {})))
+    assert most < 20_000_000, most  # all at once are 50 million
