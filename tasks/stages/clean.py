@@ -17,26 +17,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
 
 from synth.preferences.cleaners._length import report as length_report
 from synth.preferences.cleaning import Judgement, noise_interval, run_cleaners
 from synth.preferences.label_noise import Planted
-from synth.preferences.ledger import Mapped, Spilled, group_of
+from synth.preferences.ledger import Spilled, group_of
 from synth.types import ListDigest, PreferencePair, Quarantined
 from tasks.rows.pairs import CLEANED
 from tasks.rows.read import pass_on, said
 from tasks.rows.clean import COMPUTED
 from tasks.planning.pieces import Piece, Pieces, Place
+from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 from tasks.storage.reviews import Reviews
 from tasks.storage.shards import Parts
-
-
-ONLY_WITH = {"tasks.runtime.ray_tasks": "ray"}  # imported only where this knob is set: read by the plan
 
 
 def clean(
@@ -76,7 +73,7 @@ def clean(
         said(
             stage, f"{len(train)} pairs are too few to fit a model of their labels: cleaners that need one are left out"
         )
-    with _elsewhere(stage, ray) as mapped:
+    with mapping(stage, ray) as mapped:
         rest, removed, noise = run_cleaners(
             train,
             stage.progress(cleaners, "cleaners"),
@@ -136,15 +133,6 @@ def clean(
         card["against_truth"] = against_truth(known_truth, kept, removed)
     stage.card(card)
     stage.log({"kept": n_kept, "removed": len(removed), **{f"noise_{k}": v for k, v in noise.items()}})
-
-
-def _elsewhere(stage: Stage, ray: str) -> AbstractContextManager[Mapped]:
-    """What runs a function for parts of the pairs, perhaps on the cluster `ray`."""
-    if not ray:
-        return nullcontext(map)
-    from tasks.runtime.ray_tasks import mapping
-
-    return mapping(stage, ray)
 
 
 def _is_judged(pair: PreferencePair) -> bool:

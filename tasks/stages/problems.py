@@ -34,7 +34,6 @@ from tasks.storage.finished import Finished
 ONLY_WITH = {
     "tasks.problems.selfplay": "rounds",
     "tasks.problems.trained": "model",
-    "tasks.runtime.ray_tasks": "ray",
 }  # imported only where this knob is set: read by the plan
 
 
