@@ -126,7 +126,7 @@ class Stopwatch:
 def write(rows: dict[str, tuple[float, float]], path: Path | None = None) -> None:
     kept = {name: two for name, two in rows.items() if two[0] >= WORTH or two[1] > QUICK}
     lines = [
-        f"{whole:.1f} {ends:.1f} {name}\n"
+        f"{whole:.2f} {ends:.2f} {name}\n"  # 0.31 is over QUICK, and read again
         for name, (whole, ends) in sorted(kept.items(), key=lambda x: (-x[1][0], x[0]))
     ]
     (path or TIMES).write_text(HEAD + "".join(lines), encoding="utf-8")
