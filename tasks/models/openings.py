@@ -4,6 +4,7 @@ problem."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from synth.types import Problem
@@ -17,9 +18,13 @@ def opening(stage: Stage, envs: Sequence[Any], search: Callable[..., str]) -> Op
     """The opening messages of the problems of artifacts/questions and artifacts/problems in these environments;
     `search` is the search tool."""
     environments = hosts(envs)
-    known = [
+    return Opening(environments, bound(search, environments.values()), tables.ById(problem_tables(stage), Problem))
+
+
+def problem_tables(stage: Stage) -> list[Path]:
+    """The tables of problems that this stage reads."""
+    return [
         stage.input(name, "problems.parquet")
         for name in ("questions", "problems")
         if stage.reads(name) and (stage.root / "artifacts" / name / "problems.parquet").exists()
     ]
-    return Opening(environments, bound(search, environments.values()), tables.ById(known, Problem))

@@ -32,8 +32,8 @@ from training.learner.follow import followed
 from training.learner.learner import Learner, score
 from training.learner.loop import Round, Source
 from training.learner.pack import Row, pack
-from training.learner.rows import pair_rows
-from training.learner.spilled import SpilledUnits
+from training.learner.rows import SCORED, two_rows
+from training.learner.spilled import SpilledRows, SpilledUnits
 from training.model.lora import adapt, first_on
 from training.model.model import load_model, n_parameters, save_model
 from training.model.quantised import plain, quantise
@@ -254,7 +254,7 @@ def prefer(
     }
     if not any("accuracy" in row for row in curve.rows):  # no sampled prompt gave answers of different scores
         card["accuracy"] = None
-    valid, _ = pair_rows(renderer, sides["valid"], max_length)
+    valid = SpilledRows(row for two in two_rows(renderer, sides["valid"], max_length) for row in two)
     if valid:
         card["valid_accuracy"] = round(pair_accuracy(policy, reference, valid, device, tokens_per_microbatch), 4)
     stage.card(card)
@@ -430,12 +430,15 @@ def _folder(stage: Stage, name: str) -> Path:
     return stage.input("sft", "base") if name == "base" else stage.source(name)
 
 
-def pair_accuracy(policy, reference, rows, device: str, tokens_per_microbatch: int) -> float:
+def pair_accuracy(policy, reference, rows: Sequence[Row], device: str, tokens_per_microbatch: int) -> float:
     """Share of pairs whose chosen answer has a larger log-ratio to the reference than the rejected one (a larger
     log-probability, without a reference)."""
-    batch = pack(rows, device=device)
-    logp = score(policy, batch, tokens_per_microbatch=tokens_per_microbatch).logp
-    if reference is not None:
-        logp = logp - score(reference, batch, tokens_per_microbatch=tokens_per_microbatch).logp
-    sums = batch.row_sum(logp)
-    return float((sums[0::2] > sums[1::2]).double().mean())
+    right = 0
+    for lo in range(0, len(rows), SCORED):
+        batch = pack(rows[lo : lo + SCORED], device=device)
+        logp = score(policy, batch, tokens_per_microbatch=tokens_per_microbatch).logp
+        if reference is not None:
+            logp = logp - score(reference, batch, tokens_per_microbatch=tokens_per_microbatch).logp
+        sums = batch.row_sum(logp)
+        right += int((sums[0::2] > sums[1::2]).sum())
+    return right / (len(rows) // 2)

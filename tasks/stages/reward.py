@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,7 @@ from synth.types import ListDigest, Message, PreferencePair, Problem, seed_for
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
 from tasks.models import tools
-from tasks.models.openings import opening
+from tasks.models.openings import opening, problem_tables
 from tasks.rows.columns import columns
 from tasks.rows.ratings import ratings
 from tasks.rows.read import too_long
@@ -98,7 +99,6 @@ def reward(
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
     begins = opening(stage, envs, knowledge.search(stage))
-    known = begins.problems
     told = _Facts(stage, begins) if facts else None
     sides, ids = {"train": Spilled(), "valid": Spilled()}, ListDigest()
     for p in map(begins.pair, tables.each(stage.input("clean", "pairs.parquet"), PreferencePair)):
@@ -120,7 +120,7 @@ def reward(
         )
     judge = RewardRows(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
-    train, valid = SpilledRows(judge.each(sides["train"], scalars)), judge.rows(sides["valid"], {})
+    train, valid = (SpilledRows(judge.each(sides[side], of)) for side, of in (("train", scalars), ("valid", {})))
     too_long(stage, len(sides["train"]) - len(train) // 2, len(sides["train"]), "pairs", max_length)
     if not train:
         raise UserError(
@@ -184,7 +184,8 @@ def reward(
         card["valid_by_source"] = by_source(sides["valid"], valid, r)
     if best_of_n:
         player = _player(stage, dtype, device, max_length, sampling, envs)
-        held = [p for p in known.values() if p.split != "train" and p.env in player.envs][:best_of_problems]
+        known = (p for path in problem_tables(stage) for p in tables.each(path, Problem))
+        held = list(islice((p for p in known if p.split != "train" and p.env in player.envs), best_of_problems))
         card["best_of"] = _best_of(stage, judge, trained, player, held, best_of_n, told)
     stage.card(card)
 

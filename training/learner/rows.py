@@ -12,6 +12,9 @@ from training.model.render import Renderer
 from training.types import Batch
 
 
+SCORED = 1 << 12  # held-out rows that are scored as one batch
+
+
 def demonstration_row(
     renderer: Renderer, messages: Sequence[Message], context_weight: float, *, last: bool = False
 ) -> Row:

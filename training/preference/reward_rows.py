@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from synth.types import PreferencePair
 from training.learner.learner import score, token_stats
 from training.learner.pack import Row, pack, split
-from training.learner.rows import two_rows
+from training.learner.rows import SCORED, two_rows
 from training.model.render import Renderer
 from training.preference.reward_model import features, reward_of
 
@@ -49,7 +49,7 @@ class RewardRows:
     def lengths(self, pairs: Iterable[PreferencePair]) -> np.ndarray:
         """The number of tokens [R] of the answers of `rows`."""
         every = two_rows(self.renderer, pairs, self.max_length - (self.scorer is None))
-        return np.array([int(r.trainable.sum()) for two in every for r in two])
+        return np.fromiter((int(r.trainable.sum()) for two in every for r in two), np.int64)
 
     def dress(self, row: Row) -> Row:
         """A row as the model reads it."""
@@ -72,7 +72,10 @@ class RewardRows:
         return np.concatenate(states), np.stack([marks[pairs[r.group].id][i % 2] for i, r in enumerate(rows)])
 
     def rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
-        """[R] rewards of rows."""
+        """[R] rewards of rows, SCORED rows at once."""
+        return np.concatenate([self._rewards(model, rows[lo : lo + SCORED]) for lo in range(0, len(rows), SCORED)])
+
+    def _rewards(self, model: nn.Module, rows: Sequence[Row]) -> np.ndarray:
         batch = pack(rows, device=self.device)
         stats = score(model, batch, tokens_per_microbatch=self.budget, read=self.read)
         r: Tensor = reward_of(stats, batch) if self.scorer is None else self.scorer.reward(stats, batch)
