@@ -213,7 +213,7 @@ class Ranking:
             place
         )  # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
         numbers.rank = np.empty(len(place), np.int32)
-        numbers.rank[[place[w] for w in names]] = np.arange(len(place))
+        numbers.rank[np.fromiter(map(place.__getitem__, names), np.int32, len(names))] = np.arange(len(place))
         del place
         n = len(sizes)
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
@@ -293,4 +293,10 @@ class Ranking:
 
 def _save(folder: Path, index: bm25s.BM25, names: Sequence[str], n: int) -> None:
     index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
-    (folder / "vocabulary.json").write_text(json.dumps({"n": n, "words": names}, ensure_ascii=False), encoding="utf-8")
+    with (folder / "vocabulary.json").open(
+        "w", encoding="utf-8", newline=""
+    ) as file:  # as `json.dumps`, some at a time
+        file.write(f'{{"n": {n}, "words": [')
+        for at in range(0, len(names), _BATCH):
+            file.write((", " if at else "") + json.dumps(names[at : at + _BATCH], ensure_ascii=False)[1:-1])
+        file.write("]}")

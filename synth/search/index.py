@@ -218,7 +218,7 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         finishing[0].result()
     if folder is not None:
         connection.close()
-        return open_index(folder)
+        return _opened(folder, ranking)
     return SearchIndex(connection, ranking)
 
 
@@ -241,7 +241,10 @@ class _Insert:
 
 def open_index(folder: Path) -> SearchIndex:
     """An index on disk, read-only. Raises ValueError where the folder holds none."""
-    ranking = Ranking.load(folder / "ranking")
+    return _opened(folder, Ranking.load(folder / "ranking"))
+
+
+def _opened(folder: Path, ranking: Ranking) -> SearchIndex:
     try:
         connection = sqlite3.connect(
             f"{(folder / 'pages.sqlite').resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False
