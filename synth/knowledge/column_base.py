@@ -727,7 +727,7 @@ def _refused(cells: Cells, stated: Sequence[Stated], quarantined: list[Quarantin
     for _, i, k in sorted(out):
         s = stated[k]
         span = f"{cells.subjects[i]} {s.column} = {s.texts[s.codes[i]]}"
-        value = s.values[s.new[s.codes[i]]]
+        value = s.values[int(s.new[s.codes[i]])]
         row = Row(subject=cells.subjects[i], relation=s.relation.name, object=value, source=cells.place(i), span=span)
         refusal = problem(row, None, relations)
         assert refusal is not None

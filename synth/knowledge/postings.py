@@ -20,7 +20,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -240,7 +240,9 @@ class Postings:
             with np.load(path, allow_pickle=False) as file:
                 part = {name: file[name] for name in file.files}
             schema = json.loads(part["schema"].tobytes())
-            words = {n: Texts(part[f"{n}_blob"], part[f"{n}_ends"]) for n in ("ids", "names", "literals")}
+            words: dict[str, Any] = {
+                n: Texts(part[f"{n}_blob"], part[f"{n}_ends"]) for n in ("ids", "names", "literals")
+            }
             relations = [Relation(**r) for r in schema["relations"]]
             return Postings(
                 types=part["types"],

@@ -221,7 +221,7 @@ class _Told(Sequence[str]):
         return len(self._rows)
 
     def __getitem__(self, i: Any) -> Any:
-        return f"{self._subjects[self._rows[i]]}: {self._values[self._of[i]]}"
+        return f"{self._subjects[int(self._rows[i])]}: {self._values[int(self._of[i])]}"
 
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self), _GROUP):
