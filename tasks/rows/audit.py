@@ -35,7 +35,7 @@ import multiprocessing
 import os
 import socket
 import tempfile
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -58,6 +58,7 @@ from tasks.storage.shards import Parts, Shards, read_values, write_values
 
 PIECE = 8 << 20  # bytes that a worker reads at once
 NEIGHBOURS = 50
+GATHERED = 1 << 22  # couples that are gathered at once, more or less
 COMPARED = 1 << 15  # couples whose texts are read again at once
 SLACK = 0.2  # candidates whose estimated similarity lies further below the threshold are not compared
 
@@ -464,24 +465,49 @@ def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> di
 
 
 def _candidates(rows: Table, among: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """(later, earlier) rows that share a band and of which `_estimated` says yes, each couple once, in ascending order. In memory are
-    these and, of one band, those of rows that are as many apart in its order."""
-    n, every = rows.n, np.zeros(0, np.int64)
+    """(later, earlier) rows that share a band and of which `_estimated` says yes, each couple once, in ascending order. Couples wait in
+    a file, 8 bytes each, until those of some rows are gathered from all bands."""
+    found = [np.zeros(0, np.int64)]
+    with tempfile.TemporaryFile(dir=rows.folder) as file:
+        for couples in _gathered(file, _alike(rows, among, file), rows.n):
+            found.append(couples[_estimated(rows, couples // rows.n, couples % rows.n, least)])
+    every = np.concatenate(found)
+    return every // rows.n, every % rows.n
+
+
+def _alike(rows: Table, among: np.ndarray, file: Any) -> list[tuple[int, int]]:
+    """Writes couples that share a band, as later * n + earlier, in runs that ascend; returns where each run begins and ends."""
+    runs, at = list[tuple[int, int]](), 0
     for band in rows.bands():
         band = band[among]
         order = np.argsort(band, kind="stable")
         key, row = band[order], among[order]
-        found = [every]
         for lag in range(1, NEIGHBOURS + 1):
             same = np.flatnonzero(key[lag:] == key[:-lag])
             if not len(same):
                 break
-            couples = np.sort(row[same + lag] * n + row[same])
-            place = np.searchsorted(every, couples)
-            couples = couples[np.append(every, -1)[place] != couples]  # an earlier band's are known
-            found.append(couples[_estimated(rows, couples // n, couples % n, least)])
-        every = np.unique(np.concatenate(found)) if len(found) > 1 else every
-    return every // n, every % n
+            file.write(np.sort(row[same + lag] * rows.n + row[same]))
+            runs.append((at, at := at + len(same)))
+    file.flush()
+    return runs
+
+
+def _gathered(file: Any, runs: list[tuple[int, int]], n: int) -> Iterator[np.ndarray]:
+    """The couples of the runs, each once, in ascending order: those of some later rows at a time."""
+
+    def read(begin: int, end: int) -> np.ndarray:
+        return np.frombuffer(os.pread(file.fileno(), 8 * (end - begin), 8 * begin), np.int64)
+
+    parts = max(1, sum(end - begin for begin, end in runs) // GATHERED)
+    step = min(-(-n // parts), GATHERED // NEIGHBOURS)
+    for lo in range(0, n, step):
+        pieces = list[np.ndarray]()
+        for k, (begin, end) in enumerate(runs):
+            to = begin + bisect_left(range(begin, end), (lo + step) * n, key=lambda i: int(read(i, i + 1)[0]))
+            pieces.append(read(begin, to))
+            runs[k] = (to, end)
+        if any(map(len, pieces)):
+            yield np.unique(np.concatenate(pieces))
 
 
 def _estimated(rows: Table, a: np.ndarray, b: np.ndarray, least: float, step: int = 1 << 14) -> np.ndarray:

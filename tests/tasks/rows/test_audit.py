@@ -9,7 +9,6 @@ import pytest
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traced import traced
 
 from flows.cli import main
 from synth.preferences.cleaners import _grams
@@ -18,7 +17,7 @@ from synth.preferences.imported import Reader
 from synth.types import Message, PreferencePair
 from tasks.core.errors import UserError
 from tasks.rows import audit as module
-from tasks.rows.audit import Table, _candidates, _rows, audit, cycles
+from tasks.rows.audit import Table, _candidates, _gathered, _rows, audit, cycles
 
 
 def words(rng, n, vocabulary=400):
@@ -394,9 +393,9 @@ def test_prompts_that_are_there_once_go_in_no_circle():
     assert (cycles(prompt[~alone], chosen[~alone], rejected[~alone]) == found[~alone]).all()
 
 
-def test_couples_that_differ_in_numbers_are_not_kept(tmp_path):
+def test_couples_that_differ_in_numbers_are_not_kept(tmp_path, monkeypatch):
     """Rows of one form with other numbers share every band: fifty couples a row, of which none is a candidate."""
-    n, long = 4000, " ".join(words(Random(8), 60))
+    n, long = 400, " ".join(words(Random(8), 60))
     pairs = [
         PreferencePair(
             id=str(i),
@@ -408,8 +407,34 @@ def test_couples_that_differ_in_numbers_are_not_kept(tmp_path):
         )
         for i in range(n)
     ]
+    monkeypatch.setattr(module, "GATHERED", 5000)
     table = Table(tmp_path, [_rows(pairs, list(range(n)), list(range(n)))])
+    looked_at, sizes = list[tuple[int, int]](), list[int]()
+    estimated = module._estimated
+
+    def counted(rows, a, b, *more):
+        sizes.append(len(a))
+        looked_at.extend(zip(a.tolist(), b.tolist(), strict=True))
+        return estimated(rows, a, b, *more)
+
+    monkeypatch.setattr(module, "_estimated", counted)
     later, earlier = _candidates(table, np.arange(n), 0.5)
     assert len(later) == len(earlier) == 0
-    _, most = traced(lambda: _candidates(table, np.arange(n), 0.5))
-    assert most < 500 * n, f"{most / n:.0f} bytes a row at most"
+    assert len(looked_at) > 20 * n and len(looked_at) == len(set(looked_at)), "each couple once, whatever it shares"
+    assert len(sizes) > 2 and max(sizes) < 2 * module.GATHERED, "some are in memory at a time"
+
+
+def test_couples_are_gathered_in_order_and_once(tmp_path, monkeypatch):
+    rng, n = np.random.default_rng(0), 300
+    runs, every, at = [], [], 0
+    with (tmp_path / "x").open("w+b") as file:
+        for size in (500, 0, 1, 700):
+            codes = np.sort(rng.integers(n, size=size) * n + rng.integers(n, size=size))
+            file.write(codes)
+            runs.append((at, at := at + size))
+            every.append(codes)
+        file.flush()
+        monkeypatch.setattr(module, "GATHERED", 100)
+        parts = list(_gathered(file, runs, n))
+    assert len(parts) > 5 and max(map(len, parts)) < 200
+    assert np.concatenate(parts).tolist() == np.unique(np.concatenate(every)).tolist()
