@@ -403,16 +403,10 @@ class Origins:
         return weight, last
 
 
-def repeated(ids: Sequence[str], weights: Mapping[str, float], seed: int) -> list[int]:
-    """Indices of rows, each as often as its weight says beside the smallest: 2.5 times is twice, and a third time for
-    half of the rows, by hash. Every row is there at least once."""
-    given = np.array([weights.get(i, 1.0) for i in ids])
-    even = not len(given) or (given == given[0]).all()
-    return shares(given, np.zeros(len(given)) if even else np.array([chance(seed, i) for i in ids])).tolist()
-
-
 def shares(weight: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Indices of rows [int64], as `repeated`. weight [n]; drawn [n] in [0, 1): whether a fraction is one more time."""
+    """Indices of rows [int64], each as often as its weight says beside the smallest: 2.5 times is twice, and a third time for
+    half of the rows. Every row is there at least once. weight [n]; drawn [n] in [0, 1) (`chance`): whether a fraction is one
+    more time."""
     if not len(weight):
         return np.zeros(0, np.int64)
     whole, part = np.divmod(weight / weight.min(), 1.0)

@@ -4,11 +4,12 @@ its place, and what was left out is said."""
 import json
 
 import pandas as pd
+import numpy as np
 import pytest
 
 from synth.types import PreferencePair, Problem, Quarantined
 from tasks.core.errors import UserError
-from tasks.rows.read import OwnRow, entries, repeated
+from tasks.rows.read import OwnRow, chance, entries, shares
 from tasks.planning.pieces import bind_all
 from tasks.runtime.stage import Stage
 from tasks.stages.clean import clean
@@ -117,12 +118,11 @@ def test_pairs_that_are_clean_already_pass_the_cleaners(root):
 
 
 def test_weights_say_how_often_rows_are_drawn():
-    ids = [f"{i}" for i in range(400)]
-    weights = {i: 2.5 if int(i) < 200 else 1.0 for i in ids}
-    drawn = repeated(ids, weights, 0)
+    chances = np.array([chance(0, f"{i}") for i in range(400)])
+    drawn = shares(np.where(np.arange(400) < 200, 2.5, 1.0), chances).tolist()
     first = sum(i < 200 for i in drawn)
     assert set(drawn) == set(range(400)) and len(drawn) - first == 200 and 460 < first < 540
-    assert repeated(ids, {}, 0) == list(range(400)) == repeated(ids, dict.fromkeys(ids, 3.0), 0)
+    assert shares(np.full(400, 3.0), chances).tolist() == list(range(400))
 
 
 @pytest.mark.parametrize(

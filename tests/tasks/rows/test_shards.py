@@ -19,7 +19,7 @@ from tasks.core.errors import UserError
 from tasks.rows import read as reading
 from tasks.rows import tokens
 from tasks.rows.conversations import conversations
-from tasks.rows.read import Origins, OwnRow, repeated, root_of, shares
+from tasks.rows.read import Origins, OwnRow, chance, root_of, shares
 from tasks.rows.tokens import TokenRows
 from tasks.runtime.stage import Stage
 from tasks.stages.demonstrations import demonstrations
@@ -300,7 +300,10 @@ def test_tokens_on_disk_are_the_rows_of_memory(tmp_path, monkeypatch, context_we
         assert np.array_equal(row.columns["loss_weight"], wanted[i].columns["loss_weight"])
     assert rows.taught.tolist() == [int((wanted[i].columns["loss_weight"] == 1).sum()) for i in kept]
     names = [demos[i].id for i in kept]
-    assert shares(rows.weight, rows.drawn).tolist() == repeated(names, {o.id: o.weight for o in own}, 3)
+    weights = {o.id: o.weight for o in own}
+    assert rows.weight.tolist() == [weights.get(i, 1.0) for i in names]
+    assert rows.drawn.tolist() == [chance(3, i) for i in names]
+    assert len(shares(rows.weight, rows.drawn)) > len(kept)
     monkeypatch.setattr(tokens, "demonstration_tokens", lambda *a, **k: 1 / 0)
     again = TokenRows(tmp_path / "tokens", iter(demos), renderer, **knobs)
     assert np.array_equal(again[len(kept) - 1].ids, wanted[kept[-1]].ids)
