@@ -18,8 +18,8 @@ The first of several duplicates is not reported; both sides of a contradiction a
 than `NEIGHBOURS` rows share (one prompt asked ten thousand times), each row is compared with that many before it.
 
 Of a row, arrays of 52 bytes stay in memory, and twice as many while keys are sorted. Its MinHash, bands and numbers (536 bytes) lie in files of a
-temporary folder: a band is read when its turn has come, the others where two rows are compared. A fault costs some
-150 bytes more.
+temporary folder: a band is read when its turn has come, the others where two rows are compared. Couples that share a band wait
+there, 8 bytes each. A fault costs some 150 bytes more.
 
 One JSON lines file is read where it lies. Whatever else `espalier clean` reads (CSV, Parquet, Arrow, JSON, folders, the
 Hub) is written out once as JSON lines, into a file that is deleted afterwards; rows keep the numbers of their files.
