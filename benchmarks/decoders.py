@@ -265,7 +265,7 @@ def summary(
 
     def add(file: str, case: str, metric: str, unit: str, better: str, mine: Sequence[dict[str, Any]], of: Any) -> None:
         values = [float(np.mean([of(r) for r in mine if r["seed"] == s])) for s in seeds]
-        mean, low, high = (round(x, 1) for x in interval(values))
+        mean, low, high = (round(x, 1) + 0.0 for x in interval(values))  # not -0.0
         measured = {"case": case, "metric": metric, "value": mean, "low": low, "high": high, "unit": unit}
         out[file].append({**measured, "better": better, **about})
 
