@@ -172,17 +172,23 @@ def run(
         finally:
             over[k].set()
 
-    # Not Thread.join: before Python 3.13 a thread whose join a signal interrupts counts as ended.
     over = [threading.Event() for _ in range(min(workers, len(left)))]
-    for k in range(len(over)):
-        threading.Thread(target=work, args=(k,), name=f"worker-{k}").start()
+    threads = [threading.Thread(target=work, args=(k,), name=f"worker-{k}") for k in range(len(over))]
+
+    def wait() -> None:
+        """Until each worker that was begun is over. Not Thread.join: before Python 3.13 a thread whose join a signal interrupts counts
+        as ended."""
+        for thread, worker in zip(threads, over, strict=True):
+            while not worker.wait(2.0) and thread.ident is not None:  # without an id it was never begun
+                pass
+
     try:
-        for worker in over:
-            worker.wait()
+        for thread in threads:
+            thread.start()
+        wait()
     except BaseException:
         stop.set()
-        for worker in over:
-            worker.wait()
+        wait()
         raise
     if errors:
         raise errors[0]

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import signal
+import threading
 import time
 
 import grid
@@ -110,8 +111,14 @@ def test_a_killed_worker_or_server_changes_no_byte_and_a_failed_value_is_the_onl
     assert (root / "artifacts/evaluate/metrics.json").read_bytes() == bytes_of
 
 
-def test_what_interrupts_a_sweep_waits_for_its_workers(root, monkeypatch):
+@pytest.mark.parametrize("after", ["all are begun", "the first is begun"])
+def test_what_interrupts_a_sweep_waits_for_its_workers(root, monkeypatch, after):
     ended = []
+
+    class Slow(threading.Thread):
+        def start(self):
+            super().start()
+            time.sleep(0.2)
 
     def one(root, tree, point, commit, env, log, git, stop, again):
         os.kill(os.getpid(), signal.SIGINT)
@@ -123,8 +130,10 @@ def test_what_interrupts_a_sweep_waits_for_its_workers(root, monkeypatch):
     monkeypatch.setattr(task, "_one", one)
     monkeypatch.setattr(task, "_worktree", lambda root, place, commit: place)
     name, points = task.grid(["seed=1..2"], "c", {}, frozenset({"seed"}))
+    if after == "the first is begun":
+        monkeypatch.setattr(task.threading, "Thread", Slow)
     with pytest.raises(KeyboardInterrupt):
-        task.run(root, name, points, "c", workers=1, say=print)
+        task.run(root, name, points, "c", workers=1 if after == "all are begun" else 2, say=print)
     assert ended == [points[0].name]
 
 
