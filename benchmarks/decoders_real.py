@@ -78,6 +78,7 @@ FITTED: tuple[dict[str, Any], ...] = (
     {"piece": "t_pop"},
     {"piece": "draft_tree", "words": 1024, "steps": 100},
 )
+BY_OPTION = {"": DECODERS, "--fitted": FITTED, "--learned": LEARNED}
 
 
 @dataclass(frozen=True)
@@ -107,9 +108,7 @@ class Pretrained(World):
         self.shown, self.test, others = drawn[0], drawn[1 : QUESTIONS + 1], drawn[QUESTIONS + 1 :][:JUDGED]  # type: ignore[assignment]
         self.longest, self.sampling = LONGEST, Sampling(max_tokens=LONGEST, temperature=TEMPERATURE)
         self.peers: dict[tuple[str, float], float] = {}
-        self.read: dict[
-            bytes, float
-        ] = {}  # rewards by the ids that the scorer has read: a fit asks of the same answers again and again
+        self.read: dict[bytes, float] = {}  # rewards by what the scorer has read: fits ask of the same answers again
         self.pairs = self._pairs(others)
 
     def prompt(self, p: Any) -> np.ndarray:
@@ -196,8 +195,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="decoders at equal forward tokens on a pretrained model, five seeds")
     parser.add_argument("--model", default="", help="GGUF or folder in the place of SmolLM2")
     other = parser.add_mutually_exclusive_group()
-    other.add_argument("--fitted", action="store_true", help="the second run: t_pop and draft_tree")
-    other.add_argument("--learned", action="store_true", help="the third run: decoders whose fits play or roll out")
+    for option, about in (
+        ("--fitted", "second run: t_pop and draft_tree"),
+        ("--learned", "third run: fits that play or roll out"),
+    ):
+        other.add_argument(option, dest="run", action="store_const", const=option, default="", help=f"the {about}")
     one = parser.add_mutually_exclusive_group()
     one.add_argument(
         "--finished", action="store_true", help="run nothing: write the results of the seeds that are finished"
@@ -209,10 +211,7 @@ def main() -> int:
     if not args.finished:
         model, tokenizer = load_model(args.model or smollm2())
         renderer = Renderer(tokenizer)
-    decoders, run, option = DECODERS, "real", ""
-    if args.fitted or args.learned:
-        option = "--fitted" if args.fitted else "--learned"
-        decoders, run = (FITTED if args.fitted else LEARNED), f"real-{option[2:]}"
+    decoders, run = BY_OPTION[args.run], "real" + args.run[1:]  # real, real-fitted, real-learned
     if args.quick:
         for row in measured(Pretrained(model, renderer, 1), decoders)[1:]:
             print({k: row[k] for k in ("decoder", "spent", "fit", "seconds")}, flush=True)
@@ -223,8 +222,8 @@ def main() -> int:
             None if args.finished else lambda seed=seed: measured(Pretrained(model, renderer, seed), decoders),
         )
     seeds = [s for s in SEEDS if any(r["seed"] == s for r in rows)]
-    results = summary(rows, seeds, (TASK,), AT, f"{COMMAND} {option}".strip())
-    files = {"decoders": f"decoders-{run}"} | ({} if option else {"decoders-judge": "decoders-real-judge"})
+    results = summary(rows, seeds, (TASK,), AT, f"{COMMAND} {args.run}".strip())
+    files = {"decoders": f"decoders-{run}"} | ({} if args.run else {"decoders-judge": "decoders-real-judge"})
     for name, file in files.items():
         (RESULTS / f"{file}.json").write_text(json.dumps(results[name], indent=1) + "\n", encoding="utf-8")
     return 0

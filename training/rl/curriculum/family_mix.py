@@ -33,19 +33,13 @@ def family_mix(
         raise ValueError(
             "the curriculum was given no problem to choose from: check the split and the filters of the stage before"
         )
-    return mixed([p.family for p in problems], state, rng, n, family=family, fraction=fraction)
+    return mixed([p.family for p in problems], state, rng, n, family, fraction)
 
 
 def mixed(
-    families: Sequence[str],
-    state: dict,
-    rng: np.random.Generator,
-    n: int,
-    *,
-    family: str = "",
-    fraction: float = 0.2,
+    families: Sequence[str], state: dict, rng: np.random.Generator, n: int, family: str = "", fraction: float = 0.0
 ) -> list[int]:
-    """As `family_mix`, of the family of each problem."""
+    """As `family_mix`, of the family of each problem; a fraction is of a family that is named."""
     members: dict[str, list[int]] = {}
     for i, name in enumerate(families):
         members.setdefault(name, []).append(i)
