@@ -40,7 +40,7 @@ ALONE = {  # who alone may import it
 FLOORS = {
     "training": ("types", "metrics model env", "lm_head", "learner", "rollout", "rl preference decode"),
     "synth": (
-        "types quantities sandbox lookup",
+        "types quantities sandbox lookup in_order",
         "external scenes pictures",
         "verify knowledge",
         "families preferences",

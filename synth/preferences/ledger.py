@@ -17,7 +17,6 @@ import math
 import os
 import tempfile
 from array import array
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from typing import IO, Any, TypeVar
 
 import numpy as np
 
+from synth.in_order import in_order
 from synth.preferences.cleaners._columns import swap_sides
 from synth.preferences.cleaners._filed import Filed
 from synth.preferences.cleaners._ranks import ranks
@@ -47,9 +47,8 @@ def afresh(name: str, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any
     return make()
 
 
-Told = tuple[
-    list["Kind"], np.ndarray, np.ndarray | None
-]  # kinds, code [n] from 1, scores [n] or None where kinds have them
+# kinds, code [n] from 1, scores [n] or None where kinds have them
+Told = tuple[list["Kind"], np.ndarray, np.ndarray | None]
 Kind = tuple[str, Any, str, Any]  # step, action, reason, and the score where all pairs of this kind have the same
 
 
@@ -275,27 +274,24 @@ def each(
             made = once(name, lambda job=job: make(load(job)))
             yield made if fits(made, job) else make(load(job))
         return
-    ahead = deque[
-        tuple[str, bool, bool]
-    ]()  # jobs that were taken: their names, whether they are there, and whether that fits
+    job: Any = None  # of the name that was taken last
+    other = set[str]()  # names under which lies what does not fit
 
-    def lacking() -> Iterator[Any]:
-        for name, job in jobs:
-            found = _found(once, name)
-            fit = found is None or fits(found, job)
-            ahead.append((name, there := found is not None, fit))
-            if not (there and fit):
-                yield load(job)
+    def names() -> Iterator[str]:
+        nonlocal job
+        for name, it in jobs:
+            job = it
+            yield name
 
-    def found() -> Iterator[Mapping[str, Any]]:
-        while ahead and ahead[0][1] and ahead[0][2]:
-            yield once(ahead.popleft()[0], dict)
+    def there(name: str) -> bool:
+        found = _found(once, name)
+        if found is not None and not fits(found, job):
+            other.add(name)
+            return False
+        return found is not None
 
-    for made in mapped(make, lacking()):
-        yield from found()
-        name, there, _ = ahead.popleft()
-        yield made if there else once(name, lambda made=made: made)
-    yield from found()
+    for name, made in in_order(names(), there, lambda lacking: mapped(make, (load(job) for _ in lacking))):
+        yield made if made is not None and name in other else once(name, lambda made=made: made or {})
 
 
 class _Lacking(Exception):

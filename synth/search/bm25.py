@@ -293,9 +293,8 @@ class Ranking:
 
 def _save(folder: Path, index: bm25s.BM25, names: Sequence[str], n: int) -> None:
     index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
-    with (folder / "vocabulary.json").open(
-        "w", encoding="utf-8", newline=""
-    ) as file:  # as `json.dumps`, some at a time
+    # as `json.dumps`, some at a time
+    with (folder / "vocabulary.json").open("w", encoding="utf-8", newline="") as file:
         file.write(f'{{"n": {n}, "words": [')
         for at in range(0, len(names), _BATCH):
             file.write((", " if at else "") + json.dumps(names[at : at + _BATCH], ensure_ascii=False)[1:-1])

@@ -102,9 +102,8 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
     connection = write_facts(folder, base)
     digest = base.digest()
     base.forget()
-    with ThreadPoolExecutor(
-        1
-    ) as beside:  # SQLite sorts facts while pages are written: it does not need the interpreter
+    # SQLite sorts facts while pages are written: it does not need the interpreter
+    with ThreadPoolExecutor(1) as beside:
         sorting = beside.submit(index_facts, connection)
         index = build_index(pages(base), folder / "index")
         sorting.result()

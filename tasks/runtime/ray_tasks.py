@@ -26,11 +26,11 @@ from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from synth.in_order import in_order
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, check, enter, given, got
 from tasks.storage.finished import Finished, joined
-from tasks.storage.shards import in_order
 from training.rollout.players import CONTEXT, TRIES, Ended, Late
 
 LIMIT = 3600.0  # seconds until a job is done, the wait for a free CPU included

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -25,12 +24,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from synth.in_order import in_order
 from tasks.core.errors import UserError
 from tasks.storage import commit, state
 
 Job = TypeVar("Job")
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 SHAPE, OF, VALUES, ARRAYS = "shape.json", "of.json", "values.json", "arrays.npz"
 
 
@@ -106,26 +104,6 @@ class Parts:
         values = make()
         self.made(part, lambda at: write_values(at, values))
         return values
-
-
-def in_order(
-    items: Iterable[Item], there: Callable[[Item], bool], make: Callable[[Iterator[Item]], Iterable[Made]]
-) -> Iterator[tuple[Item, Made | None]]:
-    """Each item with what `make` made of it, in order; with None where it is there already. make: is given those that are not, perhaps
-    ahead of what it gives, and gives one thing for each in their order."""
-    begun: deque[tuple[Item, bool]] = deque()  # items up to the last that was looked at, and whether they were there
-
-    def missing() -> Iterator[Item]:
-        for item in items:
-            begun.append((item, had := there(item)))
-            if not had:
-                yield item
-
-    for made in make(missing()):
-        while begun[0][1]:
-            yield begun.popleft()[0], None
-        yield begun.popleft()[0], made
-    yield from ((item, None) for item, _ in begun)
 
 
 def write_part(at: Path, write: Callable[[Path], None], mine: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from synth.preferences.cleaners import intransitive
 from synth.preferences.cleaners._grams import frequencies
 from synth.preferences.cleaners._ranks import dense
-from synth.preferences.ledger import Ledger, Verdicts, _Column, _Said
+from synth.preferences.ledger import Ledger, Verdicts, _Column, _Said, each
 from synth.types import Decision, Message, PreferencePair
 
 N = 200_000
@@ -51,6 +52,35 @@ def test_verdicts_are_the_decisions_that_were_added(kinds, dtype, scores):
 def test_verdicts_of_few_kinds_take_a_byte_of_a_pair():
     one = Decision(step="s", action="keep", reason="r", score=0.5)
     assert most(lambda: Verdicts(one for _ in range(N))) < 3
+
+
+def some_ahead(make, jobs):
+    """`map` that takes three jobs ahead, as a pool does."""
+    running = deque()
+    for job in jobs:
+        running.append(job)
+        if len(running) > 3:
+            yield make(running.popleft())
+    yield from map(make, running)
+
+
+@pytest.mark.parametrize("mapped", [map, some_ahead])
+@pytest.mark.parametrize("kept", ["", "0", "012", "6789", "14579", "0123456789"])
+def test_what_an_earlier_run_left_is_not_made_again_unless_it_is_of_another_job(kept, mapped):
+    left, made = {name: {"of": int(name) if name != "4" else -1, "run": 1} for name in kept}, []
+
+    def once(name, make):
+        return left[name] if name in left else left.setdefault(name, make())
+
+    def make(job):
+        made.append(job)
+        return {"of": job // 10, "run": 2}
+
+    jobs, same = ((f"{i}", i) for i in range(10)), lambda told, job: told["of"] == job
+    told = list(each(once, jobs, make, mapped, load=lambda job: 10 * job, fits=same))
+    wanted = [i for i in range(10) if f"{i}" not in kept or i == 4]
+    assert made == [10 * i for i in wanted]
+    assert told == [{"of": i, "run": 2 if i in wanted else 1} for i in range(10)]
 
 
 def test_numbers_and_scores_of_a_ledger_lie_on_disk():
