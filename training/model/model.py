@@ -235,8 +235,10 @@ def _picture_tokens(path: str | Path) -> int | Grids:
     )
     processor = {}
     if told.get("vision_config"):
-        file = cached_file(str(path), "preprocessor_config.json", _raise_exceptions_for_missing_entries=False)
-        processor = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+        for name, key in (("processor_config.json", "image_processor"), ("preprocessor_config.json", "")):
+            file = cached_file(str(path), name, _raise_exceptions_for_missing_entries=False)
+            read = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+            processor = processor or (read.get(key) or {} if key else read)
     return as_read(told, processor)
 
 

@@ -23,6 +23,13 @@ from training.types import PICTURE_TOKENS
 ONE_SIZE = {"smolvlm", "idefics3"}  # model types whose tower and connector `features` knows
 PROPORTIONS = {"qwen2_5_vl", "qwen3_vl"}  # those that `cut` knows
 FAMILIES = ONE_SIZE | PROPORTIONS
+DONE = {
+    "do_resize": True,
+    "do_rescale": True,
+    "do_normalize": True,
+    "rescale_factor": 1 / 255,
+    "resample": 3,
+}  # bicubic
 KNOWN = "SmolVLM, Idefics3, Qwen2.5-VL, Qwen3-VL"
 
 
@@ -70,12 +77,18 @@ class Grids:
 
 def as_read(config: Mapping[str, Any], processor: Mapping[str, Any] | None = None) -> int | Grids:
     """How many tokens a picture has for the model of this config.json: as many for each, or by its size; 0 for a model
-    that reads text alone. processor: what preprocessor_config.json says of sizes and colours; `save_model` keeps it in
-    config.json (`pictures`). Raises ValueError where neither does."""
+    that reads text alone. processor: what preprocessor_config.json (transformers 5: processor_config.json) says of
+    sizes and colours; `save_model` keeps it in config.json (`pictures`). Raises ValueError where neither does, and where it asks for
+    what is not done here or does not fit the model."""
     vision, kind = config.get("vision_config"), config.get("model_type")
     if not vision or kind not in FAMILIES:
         return 0
     if kind in ONE_SIZE:
+        for key in ("image_mean", "image_std"):
+            if any(abs(x - 0.5) > 1e-6 for x in (processor or {}).get(key) or ()):
+                raise ValueError(
+                    f"preprocessor_config.json of a {kind} has {key} {(processor or {})[key]}, and here it is 0.5 (`shown`)"
+                )
         side = int(vision.get("image_size", 224)) // int(vision.get("patch_size", 32))
         return (side // int(config.get("scale_factor", 2))) ** 2
     told = config.get("pictures") or processor
@@ -85,15 +98,31 @@ def as_read(config: Mapping[str, Any], processor: Mapping[str, Any] | None = Non
             "the model that it comes from"
         )
     size = told.get("size") or {}
-    return Grids(
+    least = told.get("min_pixels") or size.get("shortest_edge")
+    most = told.get("max_pixels") or size.get("longest_edge")
+    if not (least and most and told.get("image_mean") and told.get("image_std")):
+        raise ValueError(
+            f"preprocessor_config.json of a {kind} says no size or no colours (min_pixels and max_pixels, or size with shortest_edge and "
+            "longest_edge; image_mean, image_std): copy it from the model that it comes from"
+        )
+    grids = Grids(
         patch=int(vision["patch_size"]),
         merge=int(vision["spatial_merge_size"]),
         frames=int(vision["temporal_patch_size"]),
-        least=int(told.get("min_pixels") or size["shortest_edge"]),
-        most=int(told.get("max_pixels") or size["longest_edge"]),
+        least=int(least),
+        most=int(most),
         mean=tuple(map(float, told["image_mean"])),
         std=tuple(map(float, told["image_std"])),
     )
+    cuts = {"patch_size": grids.patch, "merge_size": grids.merge, "temporal_patch_size": grids.frames}
+    for key, here in {**cuts, **DONE}.items():
+        given = told.get(key)
+        if given is not None and abs(float(given) - here) > 1e-6:
+            raise ValueError(
+                f"preprocessor_config.json of a {kind} has {key} {given}, and here it is {here:.6g}: copy the file from the model that it "
+                "comes from"
+            )
+    return grids
 
 
 def told_of(grids: Grids) -> dict[str, Any]:

@@ -347,6 +347,57 @@ def test_a_model_without_its_preprocessor_is_one_sentence(kind, tmp_path):
         load_model(tmp_path / "model")
 
 
+def _told(**changes: Any) -> dict[str, Any]:
+    return json.loads(_qwen_processor().to_json_string()) | changes
+
+
+VISION = {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"patch_size": 16}, "has patch_size 16, and here it is 14"),
+        ({"merge_size": 4}, "has merge_size 4, and here it is 2"),
+        ({"do_normalize": False}, "has do_normalize False, and here it is 1"),
+        ({"rescale_factor": 1.0}, "has rescale_factor 1.0, and here it is 0.00392157"),
+        ({"resample": 2}, "has resample 2, and here it is 3"),
+        ({"size": {"height": 224, "width": 224}, "min_pixels": None, "max_pixels": None}, "says no size or no colours"),
+        ({"image_mean": None}, "says no size or no colours"),
+    ],
+)
+def test_a_preprocessor_that_asks_for_something_else_is_one_sentence(changes, said):
+    """Read past in silence, the model would be shown other numbers than it has learned from."""
+    config = {"model_type": "qwen2_5_vl", "vision_config": VISION}
+    told = _told(patch_size=14, merge_size=2, temporal_patch_size=2)
+    assert isinstance(vision.as_read(config, told), vision.Grids)
+    with pytest.raises(ValueError, match=said):
+        vision.as_read(config, told | changes)
+
+
+def test_other_colours_of_a_model_of_one_size_are_one_sentence():
+    config = {"model_type": "smolvlm", "vision_config": {"image_size": 32, "patch_size": 8}, "scale_factor": 2}
+    assert vision.as_read(config, {"image_mean": [0.5] * 3, "image_std": None}) == 4
+    with pytest.raises(ValueError, match=r"of a smolvlm has image_std \[0.5, 0.5, 0.2\], and here it is 0.5"):
+        vision.as_read(config, {"image_std": [0.5, 0.5, 0.2]})
+
+
+@pytest.mark.parametrize("kind", QWEN)
+def test_a_processor_as_transformers_5_saves_it_is_read(kind, tmp_path):
+    """In processor_config.json, among those of texts and films; where both files are there it comes first, as in transformers."""
+    of, config, processor = CLASSES[kind]
+    tokenizer: Any = train_tokenizer(["how many red squares are there? one two three"], 318)
+    save_model(of._from_config(config(336, 0), dtype=torch.float32), tokenizer, tmp_path / "model")
+    told = json.loads(processor().to_json_string())
+    (tmp_path / "model/processor_config.json").write_text(json.dumps({"image_processor": told, "processor_class": "X"}))
+    grids = load_model(tmp_path / "model")[1].picture_tokens
+    assert isinstance(grids, vision.Grids) and grids.mean == tuple(told["image_mean"])
+    (tmp_path / "model/preprocessor_config.json").write_text(json.dumps(told | {"image_mean": [0.1, 0.2, 0.3]}))
+    assert load_model(tmp_path / "model")[1].picture_tokens == grids
+    (tmp_path / "model/processor_config.json").write_text(json.dumps({"processor_class": "X"}))
+    assert load_model(tmp_path / "model")[1].picture_tokens.mean == (0.1, 0.2, 0.3)
+
+
 def test_another_class_is_refused_in_one_sentence(tmp_path):
     tokenizer: Any = train_tokenizer(["how many red squares are there? one two three"], 318)
     vision_config = {"model_type": "clip_vision_model", "hidden_size": 32, "intermediate_size": 64}
