@@ -1,5 +1,7 @@
 """docs/images/media.png and docs/images/worlds.png: what the methods of docs/media.md see, drawn by the code that draws it for them, and
 the table of what is done about it, between marks in that page. `make media` writes them; a test asserts that the committed ones are these.
+Where a browser is installed it also draws docs/images/pages.png: the screen of media.png before and after each action, as numpy draws it,
+as a page, and as the same page at four times the size.
 
 Rows of media.png, from the top: a scene, and what the controls see in its place (noise, white); a clip, frame by frame; a screen
 before and after the actions of its answer; four sprites.
@@ -10,8 +12,10 @@ Rows of worlds.png: of each world of protocols, the pictures of one conversation
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from PIL import Image
@@ -20,6 +24,7 @@ from synth.pictures import HELD
 from synth.scenes import clips, draw, painter, scenes, screens
 from synth.types import Problem, Scored
 from tasks.core.paths import CODE as ROOT
+from tasks.models.drawn_pages import Pages
 from training.env import Env
 from training.env.control import views
 from training.env.control.sprites import draw as sprite
@@ -34,6 +39,7 @@ from training.env.screen import screen
 
 FILE = ROOT / "docs" / "images" / "media.png"
 WORLDS = FILE.with_name("worlds.png")
+PAGES = FILE.with_name("pages.png")
 PAGE = ROOT / "docs" / "media.md"
 SCENE = "Scene of 32: red square 6 at 1 0; blue ring 4 at 3 1; green cross 6 at 0 2; yellow triangle 6 at 2 3"
 CLIP = "Clip of 32 in 4 frames: blue ring -, -, 3 3 4, 3 3 4; red square 0 1 6, 1 1 6, -, 2 1 6"
@@ -219,14 +225,19 @@ def row(pictures: Sequence[np.ndarray], side: int = SIDE, most: int = 4) -> np.n
     return out
 
 
+def acted() -> list[screens.Screen]:
+    """The screen SCREEN, and after each of ACTIONS."""
+    out = [screens.read(SCREEN)]
+    for action in ACTIONS.split(";"):
+        out.append(screens.after(out[-1], action))
+    return out
+
+
 def picture() -> np.ndarray:
     """[H, W, 3] uint8."""
     (scene,) = scenes.draw(SCENE)
     noise = np.random.default_rng(0).integers(0, 256, scene.shape, dtype=np.uint8)
-    before = screens.read(SCREEN)
-    after = before
-    for action in ACTIONS.split(";"):
-        after = screens.after(after, action)
+    before, *_, after = acted()
     sprites = [((sprite(*one) + 1) * 127.5).astype(np.uint8) for one in SPRITES]
     rows = [
         [scene, noise, np.full_like(scene, 255)],
@@ -234,6 +245,13 @@ def picture() -> np.ndarray:
         [screens.pixels(before), screens.pixels(after)],
         sprites,
     ]
+    return np.concatenate([row(one) for one in rows])
+
+
+def pages(drawn: Pages) -> np.ndarray:
+    """[H, W, 3] uint8: a row of our own pictures, one of pages, and one of pages at four times the size."""
+    shown = acted()
+    rows = [[screens.pixels(s) for s in shown], drawn.draw(shown), drawn.draw(shown, SIDE // shown[0].side)]
     return np.concatenate([row(one) for one in rows])
 
 
@@ -269,5 +287,12 @@ def generated(page: str) -> str:
 if __name__ == "__main__":
     Image.fromarray(picture()).save(FILE, optimize=True)
     Image.fromarray(worlds()).save(WORLDS, optimize=True)
+    with tempfile.TemporaryDirectory() as empty:
+        if (drawn := Pages(Path(empty))).path:
+            Image.fromarray(pages(drawn)).save(PAGES, optimize=True)
+        drawn.close()
     PAGE.write_text(generated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"{FILE.relative_to(ROOT)}, {WORLDS.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}: written")
+    print(
+        f"{FILE.relative_to(ROOT)}, {WORLDS.relative_to(ROOT)}, {PAGES.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}: written"
+        + ("" if drawn.path else " (no browser: pages.png is as it was)")
+    )

@@ -1,4 +1,4 @@
-"""Requests about small screens, which the environments `look`, `point` and `screen` show as pictures: point at a widget,
+"""Requests about small screens, which the environments `look`, `page`, `point` and `screen` show as pictures: point at a widget,
 name its box or the boxes of all buttons or fields, or press and write in a given order. Where `asks` names it, also all
 elements with their kinds and boxes, and whether a first action is right (`judge`), with the reason as working.
 
@@ -43,8 +43,8 @@ def screen_tasks(
     asks: Sequence[str] = ASKS,
     env: str = "look",
 ) -> Problem | Quarantined:
-    """Problem `index` of a split. `levels` are the levels to draw from, `asks` the kinds of requests; env "look", "point"
-    and "screen" show the picture, "single" the description. Raises ValueError for an unknown kind."""
+    """Problem `index` of a split. `levels` are the levels to draw from, `asks` the kinds of requests; env "look", "point",
+    "page" and "screen" show the picture, "single" the description. Raises ValueError for an unknown kind."""
     if not asks or any(a not in ASKED for a in asks):
         raise ValueError(f"screen_tasks: asks is {list(asks)}: name some of {', '.join(ASKED)}")
 

@@ -97,10 +97,11 @@ def read(text: str) -> Screen:
         for w in widgets
         if w.state
     )
-    if screen.side % CELL or far >= screen.cells or len(set(places)) < len(places) or not fits:
+    focused = sum(w.state == "focus" for w in widgets)
+    if screen.side % CELL or far >= screen.cells or len(set(places)) < len(places) or not fits or focused > 1:
         raise ValueError(
             f"{text[:80]!r} has a widget outside, two in one cell, or one in a state that it cannot have: {FORM}; buttons are pressed, "
-            "fields have the focus or hold a letter from a to d"
+            "fields hold a letter from a to d, and one may have the focus"
         )
     if unknown := [w.colour for w in widgets if w.colour not in COLOURS]:
         raise ValueError(f"{text[:80]!r}: no colour {unknown[0]}: name {', '.join(COLOURS)}")

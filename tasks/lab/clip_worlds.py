@@ -12,6 +12,7 @@ What is seen, in nats per token of the references of the test split with the pro
 
     acting      a request is fulfilled action by action (`screen`)
     filling     the same, and requests have one part
+    browsing    the same again, on pages that a browser has drawn (without one, and without their pictures in the cache: one sentence)
     pointing    a cursor is moved to a widget of a screen (environment `point`)
     rated       eight frames with planted faults are given three scores (`look`)
     grounded    in which frames a shape is shown (`look`)
@@ -58,7 +59,7 @@ from training.env.frames import frames
 from training.env.look import look
 from training.env.point import point
 from training.env.rewatch import rewatch
-from training.env.screen import screen
+from training.env.screen import Drawn, screen
 from training.learner.learner import Optim
 from training.model.render import Renderer
 
@@ -162,9 +163,9 @@ def one_part(seed: int, split: Split, index: int, **knobs: Any) -> Problem | Non
     return None
 
 
-def filling(size: Size) -> Task:
+def filling(size: Size, drawn: Drawn = "numpy") -> Task:
     """Requests of one part, a press or a letter to be written: an action is the next of the reference six times in ten, else a click
-    anywhere. Who clicks beside everything may go on, up to four actions."""
+    anywhere. Who clicks beside everything may go on, up to four actions. drawn: by whom, as the environment `screen` has it."""
 
     def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
         click, *typed = p.answer.split("; ")
@@ -178,7 +179,12 @@ def filling(size: Size) -> Task:
         return f"<act>{act}</act>"
 
     clicked = [False]  # whether what is written goes into the field that is asked for
-    return _task(size, screen(most=4), says, one_part, "screen", levels=(1,))
+    return _task(size, screen(most=4, drawn=drawn), says, one_part, "screen", levels=(1,))
+
+
+def browsing(size: Size) -> Task:
+    """As `filling`, on pages that a browser has drawn."""
+    return filling(size, "browser")
 
 
 def _near(gold: int, rng: Random, right: float) -> int:
@@ -261,6 +267,7 @@ def watched(size: Size) -> Task:
 SIZES = {
     "acting": Size(steps=400, demonstrations=2000, turn=24, length=256, lr=2e-3),
     "filling": Size(steps=300, demonstrations=2000, turn=24, length=256, lr=2e-3),
+    "browsing": Size(steps=300, demonstrations=2000, turn=24, length=256, lr=2e-3),
     "watched": Size(steps=200, demonstrations=2400, turn=72, length=256, lr=2e-3),
     "pointing": Size(steps=200, demonstrations=2400, turn=36, length=320, lr=2e-3),
     "rated": Size(steps=200, demonstrations=2400, turn=12, length=224, lr=2e-3),
@@ -268,7 +275,7 @@ SIZES = {
     "spotted": Size(steps=200, demonstrations=2400, turn=20, length=384, lr=2e-3),
 }
 WORLDS: dict[str, Callable[[Size], Task]] = {
-    f.__name__: f for f in (acting, filling, pointing, rated, grounded, spotted, watched)
+    f.__name__: f for f in (acting, filling, browsing, pointing, rated, grounded, spotted, watched)
 }
 
 

@@ -31,6 +31,7 @@ from synth.verify import clicks
 from tasks.core.paths import project
 from tasks.lab.arena import World
 from tasks.lab.starts import Size, Start, Talk, Task, identity, taught
+from tasks.models import drawn_pages
 from training.env import Env
 from training.env.focus import focus, holds, lower
 from training.env.look import look
@@ -41,7 +42,7 @@ from training.learner.pack import Row, pack
 from training.model.model import load_model, new_vision_model, save_model, train_tokenizer
 from training.model.render import Renderer
 
-TOOLS = {"draw": draw}
+TOOLS = {"draw": draw, "page": drawn_pages.draw}
 TRAIN, HELD = 192, 48  # number of problems for training and for measuring
 BASE = Size(steps=0, demonstrations=0, turn=16, length=96, lr=2e-3, vocabulary=448)
 MATRIX_LR = 0.01  # of Muon: at 0.03 nothing is seen after 100 CPU s

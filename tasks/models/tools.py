@@ -1,6 +1,6 @@
 """Services that environments call besides the search tool: Python in the sandbox, tools of servers that speak the Model
 Context Protocol, the starter of agent programs (tasks/serving), the starter of episodes of external environments
-(synth/external), and who draws the pictures that problems describe (synth/scenes).
+(synth/external), and who draws the pictures that problems describe (synth/scenes, tasks/models/drawn_pages.py).
 
 A server is a command line, named by the environment `tools` (`servers`). It is started once, speaks over standard input
 and output through the official client, and ends with this process. The user chooses this program. It runs with the
@@ -71,6 +71,10 @@ def bound(search: Any, hosts: Iterable[Any]) -> dict[str, Any]:
         from synth.scenes import draw  # imported here: few runs show pictures
 
         tools["draw"] = draw
+    if any(getattr(h, "drawn", "") == "browser" for h in hosts):
+        from tasks.models.drawn_pages import draw as drawn  # imported here: no other run starts a browser
+
+        tools["page"] = drawn
     return tools
 
 

@@ -35,10 +35,30 @@ def test_the_committed_worlds_are_the_drawn_ones_and_each_is_a_whole_score():
         assert np.array_equal(np.asarray(shown.convert("RGB")), media.worlds()), "run `make media`"
     page = media.PAGE.read_text(encoding="utf-8")
     assert media.generated(page) == page, "run `make media`"
-    assert media.SEEN.keys() == {*picture_worlds.TASKS, *clip_worlds.WORLDS}
+    assert media.SEEN.keys() | {"browsing"} == {*picture_worlds.TASKS, *clip_worlds.WORLDS}, "browsing is in pages.png"
     for name, example in media.SEEN.items():
         pictures, score = example.played()
         assert score == 1.0 and len(pictures) <= media.MOST, name
+
+
+def test_the_committed_pages_show_what_numpy_shows():
+    """Whatever browser drew them: letters and the pointer differ between versions, the edges of widgets do not."""
+    with Image.open(media.PAGES) as opened:
+        shown = np.asarray(opened.convert("RGB"))
+    assert "](images/pages.png)" in media.PAGE.read_text(encoding="utf-8")
+    cell, edge = media.SIDE + media.GAP, media.GAP // 2
+    for y in range(3):
+        for x, screen in enumerate(media.acted()):
+            large = shown[y * cell + edge :][: media.SIDE, x * cell + edge : x * cell + edge + media.SIDE]
+            ours = screens.pixels(screen).repeat(4, 0).repeat(4, 1)
+            assert y or np.array_equal(large, ours)
+            for w in screen.widgets:
+                left, top, right, bottom = (4 * v for v in w.box)
+                for line in (
+                    large[top, left + 4 : right - 4],
+                    large[top + 4 : bottom - 4, left],
+                ):  # the pointer is on the others
+                    assert (line == ours[top, left]).all(), (screen.text, w, y)
 
 
 def test_what_generators_make_is_as_the_table_says():

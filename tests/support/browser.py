@@ -4,15 +4,13 @@ its picture."""
 import base64
 import contextlib
 import json
-import shutil
 import subprocess
 import time
 import urllib.request
 
-BROWSER = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
+from tasks.models.browser import program
 
+BROWSER = program()
 
 PATIENCE = 300  # seconds: a bound on waiting that only a failure reaches
 

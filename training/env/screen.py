@@ -15,7 +15,8 @@ screen has; the score is then 0. Parts:
     malformed     1 if it ended at a turn without an action
 
 `told` pays each action at once, `right` for one after which less is left and `wrong` for another: a program that knows, in the
-place of a process reward model. `shown: white` shows blank screens, as a control.
+place of a process reward model. `shown: white` shows blank screens, as a control. `drawn: browser` shows each screen as an HTML page
+that Chromium has drawn (synth/scenes/pages.py), whose transitions are the same.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from synth.types import Message, Problem, Score, Scored
 from synth.verify.clicks import Screen, after, played, read
 from training.env import system
 from training.env.look import asked, pictures
+from training.env.page import paged
 from synth.pictures import HELD
 
 TOOLS = "draw"
@@ -38,6 +40,7 @@ BUDGETS = ("most",)
 ENDS = "the request is fulfilled, or lost; after `most` actions; a turn without an action"
 GIVES = ("done", "steps_right", "actions", "lost", "malformed")
 Blank = Literal["picture", "white"]
+Drawn = Literal["numpy", "browser"]
 ACT = re.compile(r"<act>([^<]{1,20})</act>")
 
 
@@ -60,6 +63,7 @@ class ActOnScreen:
     most: int
     told: bool
     shown: Blank
+    drawn: Drawn
     instructions: str
     draws = True  # the player is given the tool `draw`
 
@@ -95,8 +99,9 @@ class ActOnScreen:
 
     def _shown(self, state: dict) -> list[np.ndarray]:
         problem: Problem = state["problem"]
+        tools = paged(state["tools"]) if self.drawn == "browser" else state["tools"]
         told = f"{state['screen'].text}\n{problem.question.rpartition(chr(10))[2]}"
-        return pictures(replace(problem, prompt=(Message(role="user", content=told),)), state["tools"], self.shown)
+        return pictures(replace(problem, prompt=(Message(role="user", content=told),)), tools, self.shown)
 
     @staticmethod
     def _scored(state: dict, *, rest: int | None = -1, malformed: bool = False) -> Score:
@@ -112,9 +117,13 @@ class ActOnScreen:
         return Scored(value=float(rest == 0), parts=parts)
 
 
-def screen(*, most: int = 8, told: bool = False, shown: Blank = "picture", instructions: str = "") -> ActOnScreen:
-    """most: actions. told: whether each action is paid at once, +1/2 or -1/2. shown: picture, or white. instructions: a system
-    message (empty: none)."""
+def screen(
+    *, most: int = 8, told: bool = False, shown: Blank = "picture", drawn: Drawn = "numpy", instructions: str = ""
+) -> ActOnScreen:
+    """most: actions. told: whether each action is paid at once, +1/2 or -1/2. shown: picture, or white. drawn: by whom, numpy (8 x 8
+    pixels a widget of our own) or a browser (an HTML page). instructions: a system message (empty: none)."""
     if most < 1 or shown not in get_args(Blank):
         raise ValueError(f"screen: most is {most} and shown {shown!r}: at least one action, and picture or white")
-    return ActOnScreen(most, told, shown, instructions)
+    if drawn not in get_args(Drawn):
+        raise ValueError(f"screen: drawn is {drawn!r}: name numpy or browser")
+    return ActOnScreen(most, told, shown, drawn, instructions)

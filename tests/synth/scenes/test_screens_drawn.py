@@ -101,6 +101,7 @@ def test_each_kind_is_certified_and_its_answers_differ(kind):
         "Screen of 32: red button 1 2; blue field 1 2",
         "Screen of 32: red button 1 2 focus",
         "Screen of 32: red field 1 2 pressed",
+        "Screen of 32: red field 1 2 focus; blue field 0 0 focus",
         "Screen of 30: red button 1 2",
         "Screen",
     ],
