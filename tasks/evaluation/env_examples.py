@@ -143,6 +143,7 @@ def _tools(problem: Problem) -> dict[str, Any]:
         "programs": _Program,
         "external": begin,
         "draw": draw,
+        "page": draw,  # what is printed has no pictures
     }
 
 
@@ -442,6 +443,7 @@ KNOWN: dict[str, Known] = {
         ("halves", _SUMS, _after(_half), _after(_half, then=_other), {}),
         ("home", "home_moments", _at_home(True), _at_home(False), {}),
         ("look", "scene_questions", _answer, _other, {}),
+        ("page", _screen_of("point", "page"), _answer, _other, {}),
         ("point", _screen_of("point", "point"), _towards, _always("<stop/>"), {}),
         ("screen", _screen_of("steps", "screen"), _acting, _always("<act>wait</act>"), {}),
         ("focus", _far, _after(_always("<box>0 0</box>")), _after(_always("<box>0 0</box>"), then=_other), {}),
