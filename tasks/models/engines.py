@@ -37,6 +37,8 @@ def sampler(
     policies: tuple[str, ...] = (),
     samplers: int = 1,
     devices: tuple[int, ...] = (),
+    transport: str = "disk",
+    device: str = "cpu",
 ) -> Sampler:
     """A sampler of `model`.
 
@@ -48,9 +50,12 @@ def sampler(
     policies    the names of the adapters, if several policies share the model: they alone are pushed to servers too
     samplers    servers of `vllm` to start on this machine; 1: in this process
     devices     the CUDA device of each of them; empty: on the CPU
+    transport   how weights reach servers: disk, nccl or ipc (training/rollout/publisher.py)
+    device      of the model
 
     Raises UserError for an engine that is unknown or not installed, for conversations that are longer than vLLM reads, and
-    for a server that does not start, does not answer, runs another model, or has no room for the policies.
+    for a server that does not start, does not answer, runs another model, has no room for the policies, or is not reached by the
+    transport.
     """
     if engine == "torch":
         return TorchSampler(model, end_id)
@@ -60,6 +65,7 @@ def sampler(
             f"there is no engine {engine!r}: {nearest(engine, ENGINES)}, or the URL of a vLLM server (docs/engines.md)"
         )
     from training.rollout.engine import EngineSampler
+    from training.rollout.publisher import Publisher
     from training.rollout.vllm_engine import ENVIRONMENT, InProcess, Server, settings
 
     if remote:
@@ -67,7 +73,8 @@ def sampler(
         if len(set(urls)) < len(urls):
             raise UserError(f"the engine {engine} names a server twice: name each once")
         servers = [Server(u, work) for u in urls]
-        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank))
+        publisher = Publisher(transport, device, work)
+        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank, publisher))
     if find_spec("vllm") is None:
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
@@ -93,7 +100,8 @@ def sampler(
         raise UserError(f"rl.policies: {e}, or engine.name=torch") from e
     if samplers > 1:
         servers = [server for server, _ in started(folder, samplers, options, work, devices)]
-        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank))
+        publisher = Publisher(transport, device, work)
+        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank, publisher))
     return EngineSampler(model, end_id, InProcess(folder, options, policies))
 
 
@@ -113,19 +121,29 @@ def devices_for(samplers: int, device: str, learners: int) -> tuple[int, ...]:
 
 
 def _together(
-    servers: list[Any], model: Any, dtype: str, max_length: int, policies: tuple[str, ...] = (), rank: int = 0
+    servers: list[Any],
+    model: Any,
+    dtype: str,
+    max_length: int,
+    policies: tuple[str, ...] = (),
+    rank: int = 0,
+    publisher: Any = None,
 ) -> Any:
-    """One engine of servers that all run what is wanted. Raises UserError for one that does not."""
-    from training.rollout.engine import EngineLost
+    """One engine of servers that all run what is wanted, and that the weights reach. Raises UserError for one that does not."""
+    from training.rollout.engine import EngineLost, WrongVersion
     from training.rollout.servers import Servers, agree
 
     shape = model.config.get_text_config()
     wanted = {k: getattr(shape, k) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     try:
         agree(servers, {"dtype": dtype, **wanted}, max_length, policies=len(policies), rank=rank)
-    except (EngineLost, ValueError) as e:
+        together = Servers(servers, policies, publisher)
+        if publisher is not None:
+            publisher.fit(servers)
+    except (EngineLost, WrongVersion, ValueError) as e:
         raise UserError(f"rl.engine: {e}") from e
-    return servers[0] if len(servers) == 1 and not policies else Servers(servers, policies)
+    plain = publisher is None or publisher.by == "disk"
+    return servers[0] if len(servers) == 1 and not policies and plain else together
 
 
 def started(

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, nearest
 from tasks.planning.resolve import Resolved
 
 ADDRESS = re.compile(r"(?!.*//)\S+:[0-9]+")
+TRANSPORTS = ("disk", "nccl", "ipc")  # methods of training.rollout.publisher.Publisher
 # Knobs whose product is the number of rows, or pairs, of one optimizer step. Each learner needs at least one.
 ROWS = {
     "sft": ("rows_per_step",),
@@ -22,8 +23,8 @@ ROWS = {
 
 def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
     """Stage -> its knobs of place, for stages in which one is set. Raises UserError if a step has fewer rows
-    than learners, for samplers that the engine does not allow, for players of a control task, and for what is no address
-    of a Ray cluster."""
+    than learners, for samplers or a transport that the engine does not allow, for players of a control task, and for what is no
+    address of a Ray cluster."""
     out: dict[str, dict[str, Any]] = {}
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}
@@ -38,6 +39,8 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
                 f"{s.name}.samplers is {values['samplers']}, and {s.name}.engine.name is {engine}: several samplers are "
                 f"vLLM servers; set {s.name}.engine.name to vllm, or leave samplers out"
             )
+        if (transport := values.get("transport", "disk")) != "disk":
+            _check_transport(s, transport, values["samplers"])
         ray = values.get("ray", "")
         played, back = f"players is {values.get('players', 1)}", f"set {s.name}.players to 1"
         if ray:
@@ -53,6 +56,33 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
         if any(v != s.knobs[k].default for k, v in values.items()):
             out[s.name] = values
     return out
+
+
+def _check_transport(s: Resolved, transport: str, samplers: int) -> None:
+    """Raises UserError for a way by which weights would not reach the engine."""
+    knob, back = f"{s.name}.transport", f"leave {s.name}.transport out"
+    if transport not in TRANSPORTS:
+        raise UserError(f"{knob} is {transport}: {nearest(str(transport), TRANSPORTS)} (docs/engines.md)")
+    engine, started = s.value("engine.name"), samplers > 1
+    if engine == "torch" or (engine == "vllm" and not started):
+        raise UserError(
+            f"{knob} is {transport}, and the engine {engine} is in the learner's process, where nothing travels: name vLLM servers in "
+            f"{s.name}.engine.name, or {back}"
+        )
+    if s.params["policies"]:
+        raise UserError(
+            f"{knob} is {transport}, and of {s.name}.policies adapters alone are published, which vLLM reads as files: {back}"
+        )
+    if not str(s.params["device"]).startswith("cuda"):
+        raise UserError(
+            f"{knob} is {transport}, and the learner is on {s.params['device']}, from where NCCL and CUDA handles bring nothing: set "
+            f"{s.name}.device=cuda, or {back}"
+        )
+    if transport == "ipc" and started:
+        raise UserError(
+            f"{knob} is ipc, and servers that the stage starts have devices of their own: name one that runs on the learner's device in "
+            f"{s.name}.engine.name, or set {knob}=nccl"
+        )
 
 
 def devices(place: Mapping[str, int], nodes: int = 1) -> int:

@@ -75,6 +75,7 @@ def rl(
     learners: Place() = 1,
     shards: Place() = 1,
     samplers: Place() = 1,
+    transport: Place() = "disk",
     players: Place() = 1,
     ray: Place() = "",
     steps: int = 110,
@@ -132,6 +133,8 @@ def rl(
             than all); 1: each learner holds a full copy
         samplers: vLLM servers that the stage starts on this machine to share the rollouts, on CUDA each with a device of
             its own; needs engine.name vllm, which with 1 runs in this process (docs/engines.md)
+        transport: how weights reach vLLM servers: disk, by a folder; nccl, by a broadcast from the learner's CUDA device to
+            theirs; ipc, as memory of the device that the learner and they share (docs/engines.md)
         players: processes that run environments, tools and verifiers beside the sampler; with 1 they run in the process
             that samples (docs/scaling.md)
         ray: address of the Ray cluster whose machines run the players, each as an actor that takes one CPU: HOST:PORT of
@@ -325,6 +328,8 @@ def rl(
             policies=tuple(policies),
             samplers=samplers,
             devices=engines.devices_for(samplers, device, learners),
+            transport=transport,
+            device=device,
         ),
         renderer=renderer,
         envs=hosts,

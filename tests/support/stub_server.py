@@ -5,6 +5,7 @@ import json
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -35,13 +36,19 @@ class Answers(BaseHTTPRequestHandler):
                 self.server.asked.append((tuple(body["prompt"]), body["seed"]))
                 self.server.flying.append(body["model"])
                 self.server.beside |= {frozenset(self.server.flying)}
+        if self.path == "/collective_rpc" and self.server.workers:
+            with ThreadPoolExecutor(len(self.server.workers)) as pool:  # each is a process of vLLM's
+                ask = lambda w: getattr(w, body["method"])(**body["kwargs"])  # noqa: E731
+                told = list(pool.map(ask, self.server.workers))
+            return self._say({"results": [t if t is None or isinstance(t, dict) else str(t) for t in told]})
         if self.path == "/collective_rpc":
             if body["method"] in ("espalier_load", "espalier_hold"):
                 self.server.held = body["kwargs"]["version"]
                 self.server.loads += body["method"] == "espalier_load"
             held = self.server.held
-            about = body["method"] == "espalier_about"
-            return self._say({"results": [self.server.about if about else None if held is None else str(held)]})
+            receipt = {"checksum": body["kwargs"].get("checksum"), "dtype": self.server.about["dtype"]}
+            said = {"espalier_about": self.server.about, "espalier_load": receipt}
+            return self._say({"results": [said.get(body["method"], None if held is None else str(held))]})
         if self.path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
             if self.server.adapters is None or not self.server.swaps:
                 return self._say({"detail": "Not Found"}, 404)
@@ -78,13 +85,14 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128  # all turns of a batch are asked at once; 5 places are few on a busy machine
 
 
-def stub(end, about, port=0, slow=0.0, adapters=None):
+def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
     """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn;
-    adapters: the model and its adapters, by which turns are then computed (stand_in_vllm.Adapters)."""
+    adapters: the model and its adapters, by which turns are then computed (stand_in_vllm.Adapters); workers: those that
+    /collective_rpc reaches (weight_server.Worker), in the place of what is answered here."""
     server = Server(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
     server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
-    server.end, server.slow = end, slow
+    server.end, server.slow, server.workers = end, slow, workers
     server.adapters, server.swaps, server.flying, server.beside = adapters, True, [], set()
     return server
 

@@ -20,7 +20,7 @@ import shutil
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,10 +33,11 @@ from torch import nn
 from synth.types import Sampling
 from training.learner.learner import score
 from training.learner.pack import Row, pack
-from training.model.lora import use
+from training.model.lora import folded, use
 from training.model.model import head_weight
 from training.rollout.engine import Completion, EngineLost, WrongVersion
-from training.rollout.vllm_engine import Server, all_known, laid, room_for, wait, written
+from training.rollout.publisher import Publisher
+from training.rollout.vllm_engine import Server, all_known, room_for, wait, written
 
 SLACK = 8  # conversations that a server may have more than the least loaded before a known prompt goes elsewhere
 PROBE, APART = (1, 2, 3, 4), 0.02  # ids of the probe, and how many nats servers of one model may differ on it
@@ -49,6 +50,7 @@ T = TypeVar("T")
 class Servers:
     """servers  at least one, of the same model, dtype and version of vLLM (`agree`)
     policies names of the adapters of several policies, if the model holds them (training/learner/policies.py)
+    publisher how whole weights reach them; None: by disk
     pushed   bytes of the adapters that the last push wrote
     """
 
@@ -56,6 +58,7 @@ class Servers:
 
     servers: Sequence[Server]
     policies: Sequence[str] = ()
+    publisher: Publisher | None = None
     pushed: int = field(default=0, init=False)
     _pushes: int = field(default=0, init=False, repr=False)  # of adapters so far, of which each gets a name
     _held: dict[str, tuple[str, Path]] = field(default_factory=dict, init=False, repr=False)  # digest, folder of each
@@ -81,15 +84,17 @@ class Servers:
         if self.policies:
             self._swap(model, version)
         else:
-            with laid(self.servers[0].weights, model, version) as folder:
-                self._each(lambda s: s.read(folder, version), there)
+            publisher = self.publisher or Publisher("disk", "cpu", self.servers[0].weights)
+            publisher.publish(folded(model), version, there, self._each)
         self._home.clear()  # their prefix caches are empty
         if not self._live:
             raise EngineLost(f"none of the {len(self.servers)} servers took the weights")
         if self.policies:
-            self._agrees(model)
+            self._agrees(model, {policy: folder.name for policy, (_, folder) in self._held.items()})
         else:
             self._probe()
+            if self.publisher is not None and self.publisher.by != "disk":  # a file is as vLLM reads others
+                self._agrees(model, {"": ""})
 
     def _swap(self, model: nn.Module, version: int) -> None:
         """Lay the adapters that have changed, and have the live servers keep those of now. Folders stay until others
@@ -213,25 +218,32 @@ class Servers:
                 "with the same model, dtype and version of vLLM (docs/engines.md)"
             )
 
-    def _agrees(self, model: nn.Module) -> None:
-        """Compare what each live server says of the probe, by the adapters of each policy, with what the learner does."""
+    def _agrees(self, model: nn.Module, adapters: Mapping[str, str]) -> None:
+        """Compare what each live server says of the probe with what the learner does. adapters: of each policy, as servers know them; "" for
+        whole weights."""
         greedy = Sampling(temperature=0.0, max_tokens=SAID)
         apart = APART if head_weight(model).dtype == torch.float32 else ROUNDED
-        for policy, (_, folder) in self._held.items():
+        for policy, name in adapters.items():
             live = list(self._live)
-            completions = self._each(lambda s, name=folder.name: s.completion(PROBE, 0, greedy, PROBE[0], name), live)
+            completions = self._each(lambda s, name=name: s.completion(PROBE, 0, greedy, PROBE[0], name), live)
             for server, one in zip(live, completions, strict=True):
                 if one is not None and (gap := np.abs(one.logp - _learned(model, policy, one.ids)).max()) > apart:
+                    why = (
+                        f"has another base than the policies: with the adapters of {policy!r}"
+                        if policy
+                        else "computes something else than the learner: with the weights that it was sent"
+                    )
+                    trained = "the policies are trained on" if policy else "is trained"
                     raise ValueError(
-                        f"the server {server.url} has another base than the policies: with the adapters of {policy!r} its "
-                        f"log-probs of a probe are up to {gap:.4f} nats from the learner's; start it with the folder and the "
-                        "dtype of the model that the policies are trained on (docs/engines.md)"
+                        f"the server {server.url} {why} its log-probs of a probe are up to {gap:.4f} nats from the learner's; start it with "
+                        f"the folder and the dtype of the model that {trained} (docs/engines.md)"
                     )
 
 
 def _learned(model: nn.Module, policy: str, ids: np.ndarray) -> np.ndarray:
-    """The learner's log-probs [n] of ids [n] after the probe."""
-    use(model, policy)
+    """The learner's log-probs [n] of ids [n] after the probe, with the adapters of a policy if it has a name."""
+    if policy:
+        use(model, policy)
     row = np.concatenate([PROBE, ids])
     batch = pack([Row(ids=row, trainable=np.arange(len(row)) >= len(PROBE))], device=str(head_weight(model).device))
     return score(model, batch).logp[len(PROBE) :].float().cpu().numpy()

@@ -24,6 +24,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -33,12 +34,13 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 
 from synth.types import Sampling
 from training.model.lora import NAME, folded, save_adapters
 from training.model.remote_code import allowed
 from training.rollout.engine import Completion, EngineLost, WrongVersion
+from training.rollout.transport import checksum
 
 WORKER = "training.rollout.vllm_worker.Versioned"
 ENVIRONMENT = {
@@ -303,19 +305,32 @@ def _completion(
 
 
 @contextlib.contextmanager
-def laid(place: Path, model: nn.Module, version: int) -> Iterator[Path]:
-    """The weights of `model` as a folder under `place`, for servers to read; it is deleted afterwards.
+def laid(place: Path, weights: Mapping[str, Tensor], version: int) -> Iterator[Path]:
+    """Weights as a folder under `place`, for servers to read; it is deleted afterwards.
 
     Every weight is there by its own name, tied ones too: if the head is not in the file, vLLM's CPU build keeps the
     packed copy of the old weights."""
     folder = place / f"{version}"
     folder.mkdir(parents=True, exist_ok=True)
-    weights = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in folded(model).items()}
-    save_file(weights, folder / "model.safetensors")
+    copies = {name: t.detach().cpu().clone(memory_format=torch.contiguous_format) for name, t in weights.items()}
+    save_file(copies, folder / "model.safetensors")
     try:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a server says of weights that have arrived whole: their checksum, and the dtype of its model."""
+
+    checksum: str
+    dtype: str
+
+    @classmethod
+    def of(cls, weights: Mapping[str, Tensor]) -> Sent:
+        kinds = Counter(str(t.dtype).removeprefix("torch.") for t in weights.values() if t.is_floating_point())
+        return cls(checksum(weights), kinds.most_common(1)[0][0])
 
 
 def _run_number() -> int:
@@ -359,13 +374,34 @@ class Server:
     name: str = field(default="", init=False)
 
     def load(self, model: nn.Module, version: int) -> None:
-        with laid(self.weights, model, version) as folder:
-            self.read(folder, version)
+        weights = folded(model)
+        with laid(self.weights, weights, version) as folder:
+            self.take(version, Sent.of(weights), folder=str(folder))
 
-    def read(self, folder: Path, version: int) -> None:
-        """Have the server read the weights in `folder`."""
-        self._rpc("espalier_load", {"version": self.run + version, "folder": str(folder)})
+    def take(self, version: int, sent: Sent, **source: Any) -> None:
+        """Have the server load weights, from where `Versioned.espalier_load` is told, as this version. Raises EngineLost if they do not
+        arrive, ValueError if others do than were sent."""
+        load = {"version": self.run + version, "checksum": sent.checksum, **source}
+        for got in self._told_all("espalier_load", load):
+            if (got["checksum"], got["dtype"]) != (sent.checksum, sent.dtype):
+                raise ValueError(
+                    f"the server {self.url} holds other weights than it was sent (checksum {got['checksum']} of a {got['dtype']} model, and "
+                    f"{sent.checksum} of {sent.dtype} was sent): is its disk the learner's, and its dtype that of the stage?"
+                )
         self._post("/reset_prefix_cache", {})
+
+    def join(self, host: str, port: int, first: int, size: int, backend: str, limit: float, bucket: int) -> None:
+        """Have its workers meet the learner (training/rollout/transport.py). Raises EngineLost if they do not."""
+        knobs = {"host": host, "port": port, "first": first, "size": size}
+        more = {"run": self.run, "backend": backend, "limit": limit, "bucket": bucket}
+        self._told_all("espalier_join", {**knobs, **more})
+
+    def _told_all(self, method: str, knobs: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """What each worker says. Raises EngineLost if one says that it failed."""
+        answers = self._rpc_all(method, knobs)
+        if failed := [a["failed"] for a in answers if "failed" in a]:
+            raise EngineLost(f"the server {self.url} did not get the weights: {failed[0]}")
+        return answers
 
     def swap(self, folders: Iterable[Path], version: int) -> None:
         """Have the server keep the adapters of these folders, each under its folder's name, in place of the earlier
@@ -413,7 +449,11 @@ class Server:
     def about(self) -> dict[str, Any]:
         """What the server says of itself: the `version` of vLLM, and the `dtype`, `vocab_size`, `hidden_size`,
         `num_hidden_layers` and `max_model_len` of its model."""
-        return {"version": self._ask("/version")["version"], **self._rpc("espalier_about", {})}
+        return {"version": self._ask("/version")["version"], **self.workers_about()[0]}
+
+    def workers_about(self) -> list[dict[str, Any]]:
+        """What each of its workers says of itself."""
+        return self._rpc_all("espalier_about", {})
 
     def complete(
         self,
@@ -470,7 +510,10 @@ class Server:
         wait(lambda: self._ask("/health"), self.patience)
 
     def _rpc(self, method: str, knobs: Mapping[str, Any]) -> Any:
-        return self._post("/collective_rpc", {"method": method, "kwargs": dict(knobs)})["results"][0]
+        return self._rpc_all(method, knobs)[0]
+
+    def _rpc_all(self, method: str, knobs: Mapping[str, Any]) -> list[Any]:
+        return self._post("/collective_rpc", {"method": method, "kwargs": dict(knobs)})["results"]
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         return self._read(path, *self._send(path, body))

@@ -8,27 +8,62 @@ it has to be named too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
+
+from safetensors import safe_open
+
+from training.rollout.transport import Entry, Group, Sums, device_of, digest, libraries, opened, summing
 
 
 class Versioned:
-    """version: that of the weights; None during an update and after a failed one."""
+    """version: that of the weights; None during an update and after a failed one. A server has a worker for each of its devices, and all
+    are asked at once."""
 
     reload_weights: Any  # vLLM's own, as the next
     model_config: Any
+    parallel_config: Any
+    rank: int  # among the workers of the server
+    device: Any
     espalier_held: int | None = None
+    espalier_group: tuple[int, Group] | None = None  # of which run
 
-    def espalier_load(self, version: int, folder: str = "", weights: Iterable[tuple[str, Any]] = ()) -> int:
-        """Load the weights of a folder in Hugging Face layout, or of (name, tensor) pairs, with tied ones under all
-        their names, as version `version`."""
+    def espalier_load(
+        self,
+        version: int,
+        folder: str = "",
+        weights: Iterable[tuple[str, Any]] = (),
+        entries: Sequence[Entry] = (),
+        handles: Sequence[Sequence[Any]] = (),
+        checksum: str = "",
+    ) -> dict[str, Any]:
+        """Load weights as version `version`, with tied ones under all their names: those of a folder in Hugging Face layout, (name, tensor)
+        pairs, those that the learner now sends through the group (`entries`), or its own memory (`handles`). Returns the dtype of the model
+        and the checksum of what came; if it is not the `checksum` that was given, or what came is not whole (`failed` says why), the worker
+        has no version."""
         self.espalier_held = None
+        source: Iterable[tuple[str, Any]] = iter(weights)
         if folder:
-            self.reload_weights(weights_path=folder)
-        else:
-            self.reload_weights(weights_iterator=iter(weights))
-        self.espalier_held = int(version)
-        return self.espalier_held
+            source = _of_folder(Path(folder))
+        elif entries:
+            if self.espalier_group is None:
+                return {"failed": "its worker is in no group with the learner"}
+            source = self.espalier_group[1].received(entries)
+        elif handles:
+            source = opened(handles, self.device)
+        sums: Sums = {}
+        failed: list[str] = []
+        # The iterator ends in place of raising: vLLM has to finish a reload that it began, or the next one begins amid it.
+        self.reload_weights(weights_iterator=_ending(summing(source, sums) if checksum else source, failed))
+        if failed:
+            self.espalier_leave()
+            return {"failed": failed[0]}
+        got = digest(sums) if checksum else ""
+        if got == checksum:
+            self.espalier_held = int(version)
+        return {"checksum": got, "dtype": _dtype(self.model_config)}
 
     def espalier_hold(self, version: int | None) -> int | None:
         """Set the version to `version` after vLLM has replaced adapters by itself, None before it does."""
@@ -38,12 +73,71 @@ class Versioned:
     def espalier_version(self) -> int | None:
         return self.espalier_held
 
+    def espalier_join(
+        self, run: int, host: str, port: int, first: int, size: int, backend: str, limit: float, bucket: int
+    ) -> dict[str, Any]:
+        """Meet the learner of a run and the workers of its other servers. first: the rank of this server's first worker."""
+        self.espalier_leave()
+        try:
+            group = Group((host, port), first + self.rank, size, backend, self.device, limit, bucket)
+        except (RuntimeError, OSError) as e:
+            return {"failed": _line(e)}
+        self.espalier_group = run, group
+        return {}
+
+    def espalier_leave(self) -> dict[str, Any]:
+        group, self.espalier_group = self.espalier_group, None
+        if group is not None:
+            group[1].close()
+        return {}
+
     def espalier_about(self) -> dict[str, Any]:
-        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants, and
-        for how many adapters at once and up to which rank it has room (0: none)."""
+        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants; for
+        how many adapters at once and up to which rank it has room (0: none); and what decides by which ways weights can come:
+        the machine, the device, how many workers and whole copies of the model, libraries, and the run whose learner it is in a group
+        with now."""
         shape = self.model_config.hf_text_config
         sizes = {k: int(getattr(shape, k)) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
-        dtype = str(self.model_config.dtype).removeprefix("torch.")
         lora = getattr(self, "lora_config", None)
         room = {k: int(getattr(lora, k, 0)) for k in ("max_loras", "max_lora_rank")}
-        return {"dtype": dtype, "max_model_len": int(self.model_config.max_model_len), **sizes, **room}
+        if self.espalier_group is not None and not self.espalier_group[1].alive():
+            self.espalier_leave()
+        ways = {
+            "machine": socket.gethostname(),
+            "device": str(self.device).partition(":")[0],
+            "device_id": device_of(self.device),
+            "workers": int(self.parallel_config.world_size),
+            "copies": int(self.parallel_config.data_parallel_size),
+            "libraries": libraries(),
+            "group": None if self.espalier_group is None else self.espalier_group[0],
+        }
+        return {
+            "dtype": _dtype(self.model_config),
+            "max_model_len": int(self.model_config.max_model_len),
+            **sizes,
+            **room,
+            **ways,
+        }
+
+
+def _dtype(config: Any) -> str:
+    return str(config.dtype).removeprefix("torch.")
+
+
+def _line(e: BaseException) -> str:
+    return (str(e).splitlines() or [type(e).__name__])[0]
+
+
+def _of_folder(folder: Path) -> Iterator[tuple[str, Any]]:
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 (no mapping)
+                yield name, weights.get_tensor(name)
+
+
+def _ending(weights: Iterable[tuple[str, Any]], failed: list[str]) -> Iterator[tuple[str, Any]]:
+    """The weights, up to where no more come."""
+    try:
+        yield from weights
+    except (RuntimeError, OSError) as e:  # TimeoutError is an OSError
+        failed.append(_line(e))

@@ -35,6 +35,7 @@ from training.rollout import vllm_engine
 from training.rollout.ending import Ending
 from training.rollout.engine import Completion, EngineLost, EngineSampler, WrongVersion
 from training.rollout.play import Player
+from training.rollout.transport import checksum
 
 END = tiny.tokenizer().eos_token_id
 ASKED = Sampling(max_tokens=8)
@@ -200,6 +201,8 @@ class Port(BaseHTTPRequestHandler):
                 (file,) = Path(body["kwargs"]["folder"]).iterdir()
                 self.server.seen.append((self.path, load_file(file)))
                 self.server.held = body["kwargs"]["version"]
+                receipt = {"checksum": checksum(load_file(file)), "dtype": "float32"}
+                return self._say({"results": [receipt]})
             held = self.server.held
             return self._say({"results": [None if held is None else str(held)]})
         if self.path == "/v1/completions":
