@@ -20,6 +20,7 @@ from types import SimpleNamespace
 import pyarrow
 import pyarrow.parquet
 import pytest
+import sqlalchemy
 from sealed import seal
 
 from tasks.core.errors import UserError
@@ -516,15 +517,26 @@ def test_promotion_decides_by_interval(root):
     assert parent.info.status == "FINISHED" and "espalier.promotion" in parent.data.tags
 
 
+@contextlib.contextmanager
 def hurried(root, monkeypatch, name="mlflow.db"):
-    """The project's database, waited for a twentieth of a second where it is locked, not five seconds at a time."""
+    """A connection of another program to the project's database, which MLflow waits for a twentieth of a second where
+    it is locked, not five seconds, or the twenty that each of its sessions asks for."""
+
+    def sooner(connection, cursor, statement, parameters, *_):
+        return statement.replace("busy_timeout = 20000", "busy_timeout = 50"), parameters
+
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{root}/{name}?timeout=0.05")
-    return sqlite3.connect(root / name, isolation_level=None)
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", sooner, retval=True)
+    try:
+        with contextlib.closing(sqlite3.connect(root / name, isolation_level=None)) as other:
+            yield other
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", sooner)
 
 
 def test_a_locked_database_is_a_sentence_and_loses_nothing(root, monkeypatch):
     """Another program holds mlflow.db: a backup, a browser of databases, a run that writes for long."""
-    with contextlib.closing(hurried(root, monkeypatch)) as other:
+    with hurried(root, monkeypatch) as other:
         stage(root)
         evaluated(root, "one", 5)
         other.execute("BEGIN EXCLUSIVE")
@@ -555,7 +567,7 @@ def test_a_locked_database_is_a_sentence_and_loses_nothing(root, monkeypatch):
 
 
 def test_a_database_that_is_made_while_it_is_locked_or_is_none(root, monkeypatch):
-    with contextlib.closing(hurried(root, monkeypatch, "new.db")) as other:
+    with hurried(root, monkeypatch, "new.db") as other:
         stage(root)
         other.execute("BEGIN EXCLUSIVE")
         assert f"{EVENTS} events wait" in observe.sync(root)
