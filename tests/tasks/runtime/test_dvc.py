@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return toy.project(tmp_path_factory.mktemp("graph") / "repo")
+    return toy.pristine(tmp_path_factory)
 
 
 @pytest.fixture

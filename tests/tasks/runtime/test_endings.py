@@ -25,7 +25,7 @@ ESPALIER = [sys.executable, "-c", "import sys; from flows.cli import main; sys.e
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory):
-    return toy.project(tmp_path_factory.mktemp("endings") / "repo")
+    return toy.pristine(tmp_path_factory)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -30,8 +31,8 @@ from tasks.schedule import server
 pytestmark = pytest.mark.slow
 PATIENCE = 900.0  # seconds: a bound on waiting that only a failure reaches
 QUICK = {  # polling, which is all that is changed of the server and the worker
-    "PREFECT_WORKER_QUERY_SECONDS": "1",
-    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "2",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "2",
     "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
     "PREFECT_RUNNER_POLL_FREQUENCY": "2",
 }
@@ -158,7 +159,8 @@ def deployments(**schedule):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    root = toy.project(tmp_path_factory.mktemp("schedules") / "repo")
+    root = tmp_path_factory.mktemp("schedules") / "repo"
+    shutil.copytree(toy.pristine(tmp_path_factory), root, symlinks=True)
     (root / "prefect.yaml").write_text(deployments())
     it = Served(root)
     it.start()
