@@ -59,7 +59,7 @@ def white(problem: Problem) -> list[np.ndarray]:
 
 
 SHOWN: dict[str, Drawn] = {"picture": draw, "noise": noise, "white": white}
-ON_THE_WAY = {"pointing", "acting", "filling", "routed"}  # worlds without `one answer`
+ON_THE_WAY = {"pointing", "acting", "filling", "browsing", "routed"}  # worlds without `one answer`
 MOST = 40  # answers that are tried as the one
 
 
@@ -122,9 +122,10 @@ def questions() -> list[dict]:
 def of_world(name: str) -> dict:
     here: Start = worlds.start(name) if name in worlds.NAMES else clip_worlds.seeing(name)
     sizes: Any = here.small["sampling"]
-    scores = {}
+    tools, scores = here.tools, {}
     for shown, drawn in {**SHOWN, "another": another(here.measured)}.items():
-        here.tools = {**here.tools, "draw": drawn}  # every environment draws with this tool, and only draws
+        # every environment draws with one of these tools, and only draws
+        here.tools = tools if shown == "picture" else {**tools, "draw": drawn, "page": drawn}
         player = here.player(**sizes)
         groups = player.play(here.measured, TRIES, seed_for("seeing", name))
         scores[shown] = [

@@ -179,9 +179,8 @@ class Browser:
             return
         self._owner = 0
         atexit.unregister(self.close)
-        os.close(self._out)  # it ends by itself then, with its helpers
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(2)
+        os.close(self._out)
+        # It is killed at once: nothing of it is kept, so it need not end in order.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
