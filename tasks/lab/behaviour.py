@@ -11,7 +11,8 @@ A protocol is written beside the recipe, under the key `behaviour`, and committe
                 that the docstring of `measure` names there, and changes are by stage, {prefer: {optimizer: {lr: 1e-3}}}. With such
                 changes a world of arena.py or episodes.py is learned from pairs that the policy samples in it.
                 Of decoders: a world of decode_worlds.py, which measures the first of the recipe's, changes under
-                {evaluate: ...}. `control`: the world of numbers of the recipe, changes under {rl: ...}, and a metric of control_worlds.py
+                {evaluate: ...}; or of answer_worlds.py, at equal forward tokens on a task of starts.py. `control`: the world of numbers of the recipe,
+                changes under {rl: ...}, and a metric of control_worlds.py
                 Of merges: a world of merge_worlds.py, likewise of the first of evaluate.merges
     metric      a number of `arena.measure` (samples) or `arena.exactly` (no samples) at the end; `part.NAME`, the mean
                 of a part of the scores (samples); or of the steps: "auc" (mean reward), "spread" (mean gradient norm),

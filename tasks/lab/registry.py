@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.lab import (
+    answer_worlds,
     arms,
     bias_worlds,
     code_worlds,
@@ -53,6 +54,7 @@ def places() -> dict[str, Place]:
     return {name: Place(("prefer",), w.lay, w.measure) for name, w in pair_worlds.letters().items()} | {
         f.__name__: f()
         for f in (
+            *answer_worlds.WORLDS,
             *home_worlds.WORLDS,
             *label_worlds.WORLDS,
             *safety_worlds.WORLDS,

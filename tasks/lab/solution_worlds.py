@@ -19,7 +19,7 @@ PROBLEMS = 128  # that pairs are made of
 
 
 @lru_cache
-def _kept() -> Path:
+def kept_policy() -> Path:
     """A sealed folder with the policy of the task, as the stage sft leaves it."""
     here, folder = starts.start("countdown"), _folder() / "solutions of countdown"
     folder.mkdir()
@@ -51,7 +51,7 @@ def _solver(room: Room) -> Generate:
 
 
 def _lay(room: Room) -> None:
-    room.stand("sft", _kept())
+    room.stand("sft", kept_policy())
     room.write("questions", problems=_problems())
     room.write("kb", passages=NOTHING)
 

@@ -60,7 +60,7 @@ def _measured(done: list[Decoded]) -> dict[str, float]:
     }
 
 
-def _measure(moving: bool, room: Room) -> dict[str, float]:
+def _measure(rate: float, room: Room) -> dict[str, float]:
     model = _taught(_GRAMMAR, room.seed)
     decode = bind("decode", {"piece": "sample"})
     if "knobs" in room.kept:
@@ -71,20 +71,25 @@ def _measure(moving: bool, room: Room) -> dict[str, float]:
     for prompt in (_prompt(rng) for _ in range(_GRAMMAR.pairs)):
         chosen, rejected = _GRAMMAR.pair(rng, prompt, np.zeros(0))
         pairs.append(Example(prompt=prompt, chosen=chosen, rejected=rejected))
-    if moving:
+    if rate:
         model = deepcopy(model)
     engine = engine_of(_GRAMMAR, model, np.zeros(0), room.seed)
     fitted = decode.fit(engine, pairs) if decode.fit else None  # type: ignore[attr-defined]
-    if moving:
-        return _moved(engine, model, decode, fitted, room.seed)
+    if rate:
+        return _moved(engine, model, decode, fitted, rate, room.seed)
     return _measured(decode(engine, _asks(room.seed, "questions", QUESTIONS), fitted))
 
 
 def _moved(
-    engine: Engine, model: nn.Module, decode: Callable[..., list[Decoded]], fitted: object, seed: int
+    engine: Engine,
+    model: nn.Module,
+    decode: Callable[..., list[Decoded]],
+    fitted: object,
+    rate: float,
+    seed: int,
 ) -> dict[str, float]:
-    """ROUNDS updates of the policy on the KEPT best of BATCH rollouts, all of them drafted; the last five are measured."""
-    learner, late = Learner(model, Optim(lr=1e-2, warmup=1, steps=ROUNDS)), []
+    """ROUNDS updates, at this learning rate, of the policy on the KEPT best of BATCH rollouts, all of them drafted; the last five are measured."""
+    learner, late = Learner(model, Optim(lr=rate, warmup=1, steps=ROUNDS)), []
     for r in range(ROUNDS):
         asks = _asks(seed, f"round {r}", BATCH)
         done = decode(engine, asks, fitted)
@@ -104,13 +109,18 @@ def _moved(
 def grammar() -> Place:
     """A model of a language in which a token has four followers, the likeliest in six cases of ten; drafters learn from its
     sentences."""
-    return Place((), lambda room: None, partial(_measure, False))
+    return Place((), lambda room: None, partial(_measure, 0.0))
 
 
 def moving() -> Place:
     """As `grammar`, while the policy learns from the best of its own rollouts, 20 updates, to say tokens of one kind; what
     the drafter is worth in the last five."""
-    return Place((), lambda room: None, partial(_measure, True))
+    return Place((), lambda room: None, partial(_measure, 1e-2))
 
 
-WORLDS = (grammar, moving)
+def drifting() -> Place:
+    """As `moving`, at a fifth of its rate: the policy moves and still says many things at the end."""
+    return Place((), lambda room: None, partial(_measure, 2e-3))
+
+
+WORLDS = (grammar, moving, drifting)

@@ -322,13 +322,24 @@ def test_no_two_worlds_have_one_name():
 def test_every_protocol_resolves_and_names_what_its_world_measures():
     from pathlib import Path
 
-    from tasks.lab import arena, clip_worlds, episodes, picture_worlds, registry, solution_worlds, starts, worlds
+    from tasks.lab import (
+        answer_worlds,
+        arena,
+        clip_worlds,
+        episodes,
+        picture_worlds,
+        registry,
+        solution_worlds,
+        starts,
+        worlds,
+    )
     from tasks.lab.behaviour import SMALL, WHERE, knobs_of, merged, protocol_of
     from tasks.planning.resolve import overlaid, read_recipe, yaml_files
 
     of_pairs = registry.places()
     small = {**arena.WORLDS, **episodes.WORLDS, **clip_worlds.WORLDS, **picture_worlds.TASKS, **of_pairs}
-    answered = [world.__name__ for world in solution_worlds.WORLDS]  # pairs of a policy's own answers to a task
+    # Pairs of a policy's own answers to a task, and decoders of it.
+    answered = [world.__name__ for module in (solution_worlds, answer_worlds) for world in module.WORLDS]
     of_tasks = {*starts.NAMES, *clip_worlds.WORLDS, *picture_worlds.NAMES, *answered}
 
     found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
