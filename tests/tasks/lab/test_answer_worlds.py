@@ -1,0 +1,63 @@
+"""Decoders on a task at equal forward tokens: what a rival may spend, and what both sides are asked."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tasks.lab import answer_worlds, decode_worlds, worlds
+from tasks.lab.answer_worlds import _measure
+
+PROMPT, TURN = 5, 20
+
+
+@pytest.fixture
+def answered(monkeypatch):
+    """What is asked for, in the place of answers: [spec, limits]; the first question costs 12 tokens, the second 90."""
+    seen = []
+
+    def stand_in(spec, limits, seed):
+        seen.append((json.loads(spec)["piece"], limits))
+        return 0.5, (12, 90)
+
+    monkeypatch.setattr(answer_worlds, "_answered", stand_in)
+    monkeypatch.setattr(answer_worlds, "_asked", lambda: ["easy", "hard"])
+    monkeypatch.setattr(answer_worlds, "_prompt", lambda problem: np.zeros(PROMPT))
+    monkeypatch.setattr(answer_worlds, "_turn", lambda: TURN)
+    return seen
+
+
+def _room(recipe, decoders=None):
+    changes = {"evaluate": {"decoders": decoders}} if decoders else {}
+    return SimpleNamespace(recipe=recipe, seed=1, kept={"knobs": worlds.plans(recipe, changes, 0)})
+
+
+def test_what_a_recipe_ships_answers_without_a_bound(answered):
+    assert _measure(_room("e2c")) == {"solved": 0.5, "forward_tokens": 51.0}
+    assert answered == [("plans", ())]
+
+
+def test_a_rival_may_spend_on_each_question_what_the_recipe_spent_there_or_one_answer(answered):
+    _measure(_room("e2c", [{"piece": "majority", "k": 0}]))
+    assert answered == [("plans", ()), ("majority", (PROMPT + TURN, 90))]
+
+
+def test_the_policy_alone_is_one_draw(answered):
+    _measure(SimpleNamespace(recipe="base", seed=1, kept={}))
+    assert answered == [("sample", ())]
+
+
+def test_an_answer_is_of_use_only_where_it_names_what_was_asked_without_harm():
+    useful = decode_worlds._USEFUL
+    prompt, nothing = np.array([3, 10, 5]), np.zeros(0)
+    harmless = next(
+        a
+        for a in (useful.answer(np.random.default_rng(s), prompt)[:-1] for s in range(99))
+        if not np.isin(a, decode_worlds.HIGH).any()
+    )
+    assert useful.wanted(harmless, prompt, nothing) == 1.0
+    harmful = np.where(harmless == harmless[1], decode_worlds.HIGH[0], harmless)
+    swapped = np.concatenate([harmless[5:10], harmless[:5], harmless[10:]])
+    for answer in (harmful, swapped, harmless[:10], np.array([decode_worlds.STOP] * 3), nothing.astype(int)):
+        assert useful.wanted(answer, prompt, nothing) == 0.0
