@@ -20,7 +20,6 @@ import json
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -64,22 +63,13 @@ def _drawn(model: nn.Module, problems: Sequence[Problem], n: int, *seed: Any) ->
     return [drawn[i : i + n] for i in range(0, len(drawn), n)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """What every side of a seed knows: preference pairs, and a judge; yes, no: the ids that the judge may say."""
-
-    pairs: list[PreferencePair]
-    judge: nn.Module
-    yes: int
-    no: int
-
-
 @lru_cache(maxsize=32)
-def _known(seed: int) -> Known:
+def _known(seed: int) -> tuple[list[PreferencePair], list[Row]]:
+    """What every side of a seed knows: preference pairs, and the rows that a judge learns from."""
     here = starts.start("countdown")
     problems = here.world.training[:TRAINING]
     rng = np.random.default_rng(seed_for(seed, "answer worlds"))
-    yes, no = (int(here.renderer.encode(word)[-1]) for word in "10")
+    yes, no = _verdicts()
     pairs, rows = [], []
     drawn = _drawn(here.base, problems, DRAWS, seed, "known")
     for i in rng.permutation(len(problems)):
@@ -92,18 +82,28 @@ def _known(seed: int) -> Known:
             better, worse = (here.renderer.decode(drawn[i][good.index(which)]) for which in (True, False))
             about: dict[str, Any] = {"source": "countdown", "problem": problems[i].id, "split": "train"}
             pairs.append(PreferencePair.make(prompt=problems[i].prompt, chosen=better, rejected=worse, **about))
-    judge = deepcopy(here.base)
+    return pairs, rows
+
+
+def _verdicts() -> tuple[int, int]:
+    """The ids by which a judge says that an answer is right, and that it is not."""
+    yes, no = (int(starts.start("countdown").renderer.encode(word)[-1]) for word in "10")
+    return yes, no
+
+
+@lru_cache(maxsize=32)
+def _judge(seed: int) -> nn.Module:
+    rng, rows = np.random.default_rng(seed_for(seed, "answer worlds", "judge")), _known(seed)[1]
+    judge = deepcopy(starts.start("countdown").base)
     learner = Learner(judge, Optim(lr=2e-3, warmup=10, steps=JUDGED))
     for _ in range(JUDGED):
         learner.step(pack([rows[i] for i in rng.integers(len(rows), size=32)]), nll)
-    return Known(pairs=pairs, judge=judge, yes=yes, no=no)
+    return judge
 
 
 def engine_of(model: nn.Module, seed: int) -> Engine:
     """The models that a decoder may ask here."""
-    here, known = starts.start("countdown"), _known(seed)
-    sampler, judge = TorchSampler(model, here.renderer.end_id), TorchSampler(known.judge, here.renderer.end_id)
-    words = Engine(sampler=judge, text=here.renderer.decode, said=here.renderer.decode)
+    here = starts.start("countdown")
 
     def said(ids: np.ndarray) -> str:
         return normalise(extract_answer(here.renderer.decode(ids)) or "")
@@ -111,11 +111,13 @@ def engine_of(model: nn.Module, seed: int) -> Engine:
     def rewards(rows: Sequence[np.ndarray]) -> list[float]:
         if not rows:
             return []
-        yes, no = (words.logp([(row, np.array([token])) for row in rows]) for token in (known.yes, known.no))
+        judge = TorchSampler(_judge(seed), here.renderer.end_id)
+        verdict = Engine(sampler=judge, text=here.renderer.decode, said=here.renderer.decode)
+        yes, no = (verdict.logp([(row, np.array([token])) for row in rows]) for token in _verdicts())
         return [1 / (1 + math.exp(float(d))) for d in no - yes]
 
     return Engine(
-        sampler=sampler,
+        sampler=TorchSampler(model, here.renderer.end_id),
         text=here.renderer.decode,
         said=said,
         sampling=Sampling(max_tokens=here.size.turn),
@@ -130,7 +132,7 @@ def _answered(spec: str, limits: tuple[int, ...], seed: int) -> tuple[float, tup
     forward tokens of each."""
     here = starts.start("countdown")
     decode, engine = bind("decode", json.loads(spec)), engine_of(here.base, seed)
-    fitted = decode.fit(engine, examples(_known(seed).pairs, here.renderer)) if decode.fit else None  # type: ignore[attr-defined]
+    fitted = decode.fit(engine, examples(_known(seed)[0], here.renderer)) if decode.fit else None  # type: ignore[attr-defined]
     return _scored(decode, engine, fitted, limits, seed)
 
 
@@ -157,7 +159,7 @@ def _turn() -> int:
 
 def _lay(room: Room) -> None:
     room.stand("sft", kept_policy())
-    room.write("clean", pairs=_known(room.seed).pairs)
+    room.write("clean", pairs=_known(room.seed)[0])
     room.write("questions", problems=starts.start("countdown").world.training[:TRAINING])
     room.write("kb", passages=NOTHING)
 
