@@ -29,6 +29,7 @@ from tasks.runtime.ray_tasks import answers, mapping
 from tasks.runtime.stage import Stage
 from tasks.runtime.train_loop import Curve, drive, make_repeatable, optim, shuffled, together
 from tasks.storage import tables
+from tasks.storage.on_disk import OnDisk
 from training.learner.learner import Learner, nll, token_stats
 from training.learner.loop import Round
 from training.learner.pack import Row
@@ -140,7 +141,7 @@ def sft(
         )
     begins = opening(stage, envs, knowledge.search(stage))
     demos = Stream(len(given), lambda: map(begins.demonstration, given))
-    kept_demos = list(demos) if made_up_names else []  # they are told anew at each step
+    kept_demos = OnDisk(Demonstration, demos if made_up_names else ())  # they are told anew at each step
     told = tellings(stage, kept_demos, made_up_names)
     curve = Curve(stage, (0 if model else base_steps) + steps + hard_steps, shown=("nll",), device=device, dtype=dtype)
     if model:
@@ -152,7 +153,7 @@ def sft(
         policy, tokenizer = load_model(model, dtype=dtype, device=first_on(lora, device), longest=max_length)
         renderer = Renderer(tokenizer)
     else:
-        tellable = (told(i, 0) for i in range(len(kept_demos))) if made_up_names else (d.messages for d in demos)
+        tellable = (told(i, 0)[0] for i in range(len(kept_demos))) if made_up_names else (d.messages for d in demos)
         tokenizer = train_tokenizer(_corpus(stage, tellable), vocab_size)
         renderer = Renderer(tokenizer)
         policy = new_model(
@@ -227,8 +228,8 @@ def sft(
         if not made_up_names:
             return rows[i]
         k = int(rows.kept[i])
-        messages = told(k, step + 1)
-        if messages is kept_demos[k].messages:
+        messages, other = told(k, step + 1)
+        if not other:
             return rows[i]
         row = demonstration_row(renderer, messages, context_weight, last=bool(last[k]))
         return row if len(row.ids) <= max_length else rows[i]
@@ -341,22 +342,27 @@ def _corpus(stage: Stage, conversations: Iterable[Sequence[Message]]) -> Iterato
     yield from (p.head + p.tail for p in pages(stage.seed, 0, 2000))
 
 
-def tellings(stage: Stage, demos: Sequence[Demonstration], share: float) -> Callable[[int, int], Sequence[Message]]:
-    """(demonstration, epoch) -> its messages; in a `share` of cases with names made up for that epoch."""
+def tellings(
+    stage: Stage, demos: Sequence[Demonstration], share: float
+) -> Callable[[int, int], tuple[Sequence[Message], bool]]:
+    """(demonstration, epoch) -> its messages, and whether they are told with names made up for that epoch: in a `share` of
+    cases."""
     if not 0 <= share <= 1:
         raise UserError(
             f"sft: made_up_names is {share}: the share of demonstrations with made-up names lies between 0 and 1"
         )
     if not share:
-        return lambda i, time: demos[i].messages
+        return lambda i, time: (demos[i].messages, False)
     from synth.demonstrations.renaming import known_names, renamed
 
     entities = tables.read(stage.input("kb", "entities.parquet"), Entity)
     known = known_names(n for e in entities for n in (e.name, *e.aliases))
 
-    def told(i: int, time: int) -> Sequence[Message]:
-        rng = random.Random(seed_for(stage.seed, "sft", "names", demos[i].id, time))
-        return renamed(demos[i].messages, known, rng) if rng.random() < share else demos[i].messages
+    def told(i: int, time: int) -> tuple[Sequence[Message], bool]:
+        demo = demos[i]
+        rng = random.Random(seed_for(stage.seed, "sft", "names", demo.id, time))
+        other = rng.random() < share
+        return renamed(demo.messages, known, rng) if other else demo.messages, other
 
     return told
 

@@ -8,9 +8,6 @@ known.where(np.array([p.env == "single" for p in known]))
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -18,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from synth.types import Problem, from_row, to_row
+from synth.types import Problem, to_row
+from tasks.storage.on_disk import OnDisk
 
 BLOCK = 1 << 14  # rows whose numbers are Python's at once
 KINDS = 1 << 16  # sets of what many problems share that are in memory
@@ -30,15 +28,13 @@ class _File:
     kind: some 40 bytes."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self._file = tempfile.TemporaryFile(buffering=1 << 20)  # noqa: SIM115 (open as long as problems are read)
-        self._begin, self._id_begin, self._ids = array("q", [0]), array("q", [0]), bytearray()
+        self._rows = OnDisk(Problem)
+        self._id_begin, self._ids = array("q", [0]), bytearray()
         self._kind, self._kinds = array("i"), list[dict[str, Any]]()
         kinds: dict[tuple[str, ...], int] = {}
         for p in problems:
             row = to_row(p)
-            data = json.dumps(row).encode()
-            self._file.write(data)
-            self._begin.append(self._begin[-1] + len(data))
+            self._rows.add(row)
             self._ids += p.id.encode("utf-8", "surrogatepass")
             self._id_begin.append(len(self._ids))
             of = {name: getattr(p, name) for name in SHARED}
@@ -51,7 +47,7 @@ class _File:
             if code == len(self._kinds):
                 self._kinds.append(of)
             self._kind.append(code)
-        self._file.flush()
+        self._rows.flush()
 
     def __len__(self) -> int:
         return len(self._kind)
@@ -60,8 +56,7 @@ class _File:
         return self._ids[self._id_begin[row] : self._id_begin[row + 1]].decode("utf-8", "surrogatepass")
 
     def whole(self, row: int) -> Problem:
-        begin, end = self._begin[row], self._begin[row + 1]
-        return from_row(Problem, json.loads(os.pread(self._file.fileno(), end - begin, begin)))
+        return self._rows[row]
 
     def outline(self, row: int) -> _Outline:
         new = object.__new__(_Outline)
