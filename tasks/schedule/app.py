@@ -7,8 +7,10 @@ Its password and its protection against forged requests are settings, which `tas
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+from typing import Any
 
 from tasks.core import local
 
@@ -27,9 +29,44 @@ def settings(auth: str, address: str) -> dict[str, str]:
     }
 
 
+def lock_first() -> None:
+    """Let the task that every poll of a worker begins, `mark_deployments_ready`, take SQLite's lock for writing when it
+    begins. Up to Prefect 3.8 it reads first, another poll writes meanwhile, and it fails at once with "database is
+    locked", five times over, a traceback each (https://github.com/PrefectHQ/prefect/pull/22967).
+
+    Raises RuntimeError where that task was imported by name already: it would go on failing."""
+    if any(name.startswith("prefect.server.api.") for name in sys.modules):
+        raise RuntimeError("prefect.server.api is imported already")
+    from prefect.server.models import deployments
+
+    plain = deployments.mark_deployments_ready
+
+    @functools.wraps(plain)
+    async def mark_deployments_ready(*, db: Any, **more: Any) -> None:
+        locking: Any = _Locking(db)
+        await plain(db=locking, **more)
+
+    deployments.mark_deployments_ready = mark_deployments_ready  # type: ignore[assignment]
+
+
+class _Locking:
+    """Prefect's database, whose transactions begin with the lock for writing."""
+
+    def __init__(self, db: Any) -> None:
+        self._db = db
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def session_context(self, **more: Any) -> Any:
+        return self._db.session_context(**{**more, "with_for_update": True})
+
+
 def main(port: int) -> None:
     """Serves until SIGTERM."""
     from prefect.logging.configuration import setup_logging
+
+    lock_first()
     from prefect.server.api.server import create_app
 
     setup_logging()

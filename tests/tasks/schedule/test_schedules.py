@@ -237,6 +237,12 @@ def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
     (served.root / "slow-report").unlink()
 
 
+def test_polls_of_the_worker_do_not_fail_at_once(served):
+    """The database is SQLite: who finds it locked waits (`app.lock_first`), for up to a minute."""
+    failed = re.findall(r"ERROR .*\[ *(\d+)ms\] mark_deployments_ready", served.log(".espalier/prefect/server.log"))
+    assert not [ms for ms in failed if int(ms) < 10_000]
+
+
 def test_a_stopped_run_leaves_no_process_and_a_state_to_go_on_from(served):
     (served.root / "slow-report").write_text("600")
     id = served.begin(settings=["report.episodes=23"])
