@@ -30,6 +30,7 @@ KINDS = {
     "filter": "training.rl.filter",
     "flow": "flows",
     "generation": "training.rollout.generation",
+    "gradient": "training.rl.gradient",
     "group_transform": "training.rl.group_transform",
     "layout": "synth.testsets.layouts",
     "merge": "training.model.merge",

@@ -21,7 +21,7 @@ class Optimizer:
     """The optimizer and the schedule of its learning rate.
 
     Args:
-        kind: adamw, or muon for matrices and AdamW for the rest
+        kind: adamw; muon for matrices and AdamW for the rest; or sgd, plain steps at most lr times max_grad_norm long
         lr: learning rate of AdamW at its highest
         matrix_lr: learning rate of Muon for matrices; read where the kind is muon
         warmup: steps over which the learning rate rises from 0
@@ -30,7 +30,7 @@ class Optimizer:
         max_grad_norm: gradients with a larger norm are scaled down to it
     """
 
-    kind: Literal["adamw", "muon"] = "adamw"
+    kind: Literal["adamw", "muon", "sgd"] = "adamw"
     lr: float
     matrix_lr: float = 0.01
     warmup: int = 10

@@ -117,6 +117,7 @@ def rl(
     corrections: Pieces("correction") = [],
     policy_loss: Piece("policy_loss") = {"piece": "clip"},
     regularisers: Pieces("regulariser") = [],
+    gradient: Piece("gradient") = None,
 ) -> None:
     """Starts from artifacts/sft/model. Rollouts are sampled from the full distribution at `sampling.temperature`. The
     policy gradient must be that of the sampled distribution, and a truncated one (top-p, top-k) has a different support
@@ -195,12 +196,19 @@ def rl(
         corrections: importance weights that correct the mismatch between sampler and learner
         policy_loss: the loss of the policy
         regularisers: further loss terms
+        gradient: an estimator between the gradient of a step and the optimizer, if it is not that of the step's rollouts
+            alone
     """
     make_repeatable(stage, device)
     world = together(stage, learners, device, shards)
     if sampling.temperature <= 0:
         raise UserError(
             f"rl: sampling.temperature is {sampling.temperature}: a policy that is always sure has nothing to learn from; sample with 1.0"
+        )
+    if gradient is not None and (lora or asynchrony().staleness):
+        odd = "lora" if lora else "asynchrony"
+        raise UserError(
+            f"rl.gradient goes back to all weights of the last update, which rl.{odd} does not leave in place: leave out one of the two"
         )
     if exchange and not policies:
         raise UserError(f"rl.exchange is {exchange}, and there is one policy: name two or more in rl.policies")
@@ -244,6 +252,7 @@ def rl(
         corrections=corrections,
         policy_loss=policy_loss,
         regularisers=regularisers,
+        gradient=gradient,
         world=world,
         policies=policies,
         lora=lora if policies else {},

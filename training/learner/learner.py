@@ -14,7 +14,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +41,8 @@ class Optim:
 
     kind "muon" (Jordan et al. 2024; torch.optim.Muon) takes the hidden weight matrices with rate `matrix_lr` and leaves
     the embedding, head and vectors to AdamW: with it a model of a million parameters trained from scratch learns to
-    copy in a third of the steps.
+    copy in a third of the steps. "sgd" is the plain step, lr times the gradient, so none is longer than lr times
+    `max_grad_norm`.
     """
 
     kind: str = "adamw"
@@ -56,7 +57,7 @@ class Optim:
     max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, known in (("kind", ("adamw", "muon")), ("decay", ("constant", "linear", "cosine"))):
+        for name, known in (("kind", ("adamw", "muon", "sgd")), ("decay", ("constant", "linear", "cosine"))):
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"the optimizer's {name} is {getattr(self, name)!r}; choose {' or '.join(map(repr, known))}"
@@ -226,6 +227,36 @@ def _anchor(model: nn.Module, batch: Batch) -> Tensor:
     return reached * 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Accumulated:
+    """What the passes over a batch gave besides gradients: the loss, the number of NaN log-probs, the floating-point
+    operations, and sums and counts of the metrics."""
+
+    total: Tensor
+    lost: Tensor
+    work: float
+    sums: dict[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passes:
+    """What an estimator of the gradient may ask for, with the weights that the model has at that moment: add(batch) adds
+    the gradients of the step's objective on a batch, logp(batch) gives log-probs [T] without gradient."""
+
+    add: Callable[[Batch], Accumulated]
+    logp: Callable[[Batch], Tensor]
+
+
+class Estimator(Protocol):
+    """Puts an estimate in the place of a step's gradient (training/rl/gradient)."""
+
+    def gradient(self, learner: Learner, batch: Batch, passes: Passes) -> Accumulated: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
 @dataclass
 class Learner:
     """A model with its optimizer. `step` performs one update and returns metrics; `state`/`load_state` make it
@@ -243,6 +274,7 @@ class Learner:
                             (`training.model.model.checkpointed_layers`)
     router_loss  weight of the loss that balances the experts of a mixture (`training.model.router.balance`): computed
              per micro-batch, weighted by its share of the tokens
+    estimator  what makes the gradient of a step, if not the step's batch alone (`step`)
     world    the processes that learn together: all call `step` with the same batch, and each computes its share
     whole    the model that was given. It is `model`, unless the world splits weights: then `model` is a copy of which
              each process holds a share (training/learner/shard.py), `publish` copies the learned weights to `whole`,
@@ -258,6 +290,7 @@ class Learner:
     logits: int | None = None
     gradient_checkpointing: bool = False
     router_loss: float = 0.0
+    estimator: Estimator | None = None
     world: World = ONE
     whole: nn.Module = field(init=False)
     weights: list[Tensor] = field(init=False)
@@ -285,7 +318,11 @@ class Learner:
             {"params": [m for m in rest if m.dim() < 2], "weight_decay": 0.0},
         ]
         groups = [g for g in groups if g["params"]]  # none if Muon has all: adapters are matrices
-        self.optimizers = [torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, fused=True)] if groups else []
+        self.optimizers = []
+        if groups and o.kind == "sgd":
+            self.optimizers.append(torch.optim.SGD(groups, lr=o.lr))
+        elif groups:
+            self.optimizers.append(torch.optim.AdamW(groups, lr=o.lr, betas=o.betas, fused=True))
         if any(hidden):
             matrices = [m for m, h in zip(self.master, hidden, strict=True) if h]
             self.optimizers.append(Muon(matrices, lr=o.matrix_lr, momentum=0.95, weight_decay=o.weight_decay))
@@ -318,9 +355,14 @@ class Learner:
         device = batch.ids.device
         clock = Clock(device)
         self.drop_gradients()
-        total, lost, work, sums = self._accumulate(
-            batch, objective, tokens_per_microbatch, rows_per_unit, temperature, clock
+        passes = Passes(
+            add=lambda b: self._accumulate(b, objective, tokens_per_microbatch, rows_per_unit, temperature, clock),
+            logp=lambda b: score(
+                self.model, b, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=self.read
+            ).logp,
         )
+        seen = passes.add(batch) if self.estimator is None else self.estimator.gradient(self, batch, passes)
+        total, lost, work, sums = seen.total, seen.lost, seen.work, seen.sums
         self._share_gradients()
         clock.mark("sync")
         norm = shard.whole(torch.nn.utils.clip_grad_norm_(self.master, self.optim.max_grad_norm))
@@ -374,15 +416,15 @@ class Learner:
     ) -> dict[str, float]:
         """The first half of `step`: adds the gradients of a batch to those accumulated for `optim_step`. Returns its
         loss and metrics. Raises what `step` raises; all accumulated gradients are then dropped."""
-        total, lost, _, sums = self._accumulate(
+        seen = self._accumulate(
             batch, objective, tokens_per_microbatch, rows_per_unit, temperature, Clock(batch.ids.device)
         )
-        if nan := int(lost):
+        if nan := int(seen.lost):
             self.drop_gradients()
             raise FloatingPointError(
                 f"the log-probs of {nan} tokens are nan: lower the learning rate or look at the batch"
             )
-        return {name: float(s / n) for name, (s, n) in sums.items() if n} | {"loss": float(total)}
+        return {name: float(s / n) for name, (s, n) in seen.sums.items() if n} | {"loss": float(seen.total)}
 
     def optim_step(
         self,
@@ -424,9 +466,8 @@ class Learner:
         rows_per_unit: int,
         temperature: float,
         clock: Clock,
-    ) -> tuple[Tensor, Tensor, float, dict[str, tuple[Tensor, Tensor]]]:
-        """Add the gradients of this process's micro-batches. Returns the loss, the number of NaN log-probs, the
-        floating-point operations, and sums and counts of the metrics."""
+    ) -> Accumulated:
+        """Add the gradients of this process's micro-batches."""
         device, work = batch.ids.device, 0.0
         total, lost = (torch.zeros((), dtype=torch.float64, device=device) for _ in range(2))
         sums: dict[str, tuple[Tensor, Tensor]] = {}
@@ -446,7 +487,7 @@ class Learner:
                 work += self._flops(part)
         for _ in range(fewer):
             _anchor(self.model, batch).backward()
-        return total, lost, work, sums
+        return Accumulated(total=total, lost=lost, work=work, sums=sums)
 
     def _mine(self, batch: Batch, tokens: int, rows_per_unit: int) -> tuple[Iterable[Batch], int]:
         """The micro-batches that this process computes, and how many anchor passes follow them."""
@@ -575,12 +616,18 @@ class Learner:
         return [m.detach().clone() for m in self.master]
 
     @torch.no_grad()
-    def restart(self, weights: Sequence[Tensor]) -> None:
-        """Put trained weights (`copied`) in the place of the present ones, and forget the optimizers' moments; the
-        schedule goes on."""
+    def put(self, weights: Sequence[Tensor]) -> None:
+        """Put trained weights (`copied`) in the place of the present ones; gradients and optimizers are left as they
+        are."""
         for m, w in zip(self.master, weights, strict=True):
             m.copy_(w)
         self._publish()
+
+    @torch.no_grad()
+    def restart(self, weights: Sequence[Tensor]) -> None:
+        """Put trained weights (`copied`) in the place of the present ones, and forget the optimizers' moments; the
+        schedule goes on."""
+        self.put(weights)
         self.drop_gradients()
         for optimizer in self.optimizers:
             optimizer.state.clear()
@@ -596,12 +643,15 @@ class Learner:
             "model": self.model.state_dict(),
             "master": copies,
             "optimizers": [o.state_dict() for o in self.optimizers],
+            **({} if self.estimator is None else {"estimator": self.estimator.state()}),
         }
 
     @torch.no_grad()
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state` of a learner of the same model and settings."""
         self.step_count = state["step_count"]
+        if self.estimator is not None:
+            self.estimator.load_state(state["estimator"])
         if self.world.mesh is not None:
             return self._load_shares(state)
         self.model.load_state_dict(state["model"])

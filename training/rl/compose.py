@@ -23,6 +23,7 @@ from training.rl.critic import Critic, ValueModel, value_stats
 from training.rl.curriculum import CurriculumPiece
 from training.rl.experience import Experience, LearnsBy
 from training.rl.filter import FilterPiece
+from training.rl.gradient import GradientPiece
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.objective import PolicyObjective
 from training.rl.observation import observations
@@ -58,6 +59,7 @@ AS_GIVEN = (  # arguments of `compose` that are the knobs of the stage `rl` of t
     "corrections",
     "policy_loss",
     "regularisers",
+    "gradient",
 )
 KEYS = ("roles", "lora", "optimizer", *OWN)  # of a policy among several
 
@@ -114,6 +116,7 @@ def compose(
     rewards: Sequence[RewardPiece] = (),
     corrections: Sequence[CorrectionPiece] = (),
     regularisers: Sequence[RegulariserPiece] = (),
+    gradient: GradientPiece | None = None,
     judge: Callable[..., Any] | None = None,
     after: Callable[..., None] = lambda step, metrics: None,
     world: World = ONE,
@@ -160,6 +163,23 @@ def compose(
         roles, compared = dict(team.named), _compared_each(team, compared)
     else:
         roles = {"policy": Learner(policy, optim, read=read, world=world, **how)}
+    estimator = None
+    if gradient is not None:
+        _estimates_alone(
+            {
+                "learners": world.size > 1,
+                "policies": bool(policies),
+                "epochs": epochs > 1,
+                "minibatches": minibatches > 1,
+                "critic": critic is not None,
+                "filters": bool(filters),
+                "corrections": bool(corrections),
+                "regularisers": bool(regularisers),
+                "teacher": teachers is not None,
+                "policy_loss": getattr(getattr(policy_loss, "func", policy_loss), "__name__", "") != "policy_gradient",
+            }
+        )
+        estimator = roles["policy"].estimator = gradient()
     objective = PolicyObjective(
         ratio=ratio,
         policy_loss=policy_loss,
@@ -245,8 +265,8 @@ def compose(
         refill=refill,
         epochs=epochs,
         minibatches=minibatches,
-        advantage_only=objective.advantage_only,
-        skip_zero=objective.row_local,
+        advantage_only=objective.advantage_only and estimator is None,  # a return without advantage is one of its mean
+        skip_zero=objective.row_local and estimator is None,
         compared=compared,
         restart=again,
         max_unscorable=max_unscorable,
@@ -254,6 +274,7 @@ def compose(
         device=device,
         policies=list(policies),
         exchange=exchange,
+        gradient=estimator,
     )
     if policies and experience.observations:
         raise ValueError(
@@ -346,6 +367,17 @@ def one_policy_alone(policies: Mapping[str, Any], used: Mapping[str, bool]) -> N
     if odd := [knob for knob, there in used.items() if policies and there]:
         raise ValueError(
             f"rl.{odd[0]} works with one policy alone: leave it as it is by default, or leave out rl.policies"
+        )
+
+
+def _estimates_alone(used: Mapping[str, bool]) -> None:
+    """Raises ValueError if an estimator of the gradient stands beside a knob of `rl` that it cannot work with. used: knob ->
+    whether it is in use."""
+    if odd := [knob for knob, there in used.items() if there]:
+        way = "set it to policy_gradient" if odd[0] == "policy_loss" else "leave it as it is by default"
+        raise ValueError(
+            f"rl.gradient weighs whole trajectories of the last update by itself, in one process and once, and rl.{odd[0]} does not go with it: "
+            f"{way}, or leave out rl.gradient"
         )
 
 

@@ -21,6 +21,7 @@ from training.rl.advantage import AdvantagePiece
 from training.rl.critic import Critic
 from training.rl.curriculum import CurriculumPiece
 from training.rl.filter import FilterPiece
+from training.rl.gradient import Gradient
 from training.rl.group_transform import GroupTransformPiece
 from training.rl.observation import observations
 from training.rl.restart import Restart
@@ -28,7 +29,7 @@ from training.rl.reward import RewardPiece
 from training.rl.rollout_services import RolloutServices
 from training.rollout.mismatch import check_versions
 from training.rollout.play import Player
-from training.types import Advantages, Batch, Group, Rewards
+from training.types import Advantages, Batch, Group, Rewards, Rollout
 
 
 @dataclass(kw_only=True)
@@ -87,6 +88,8 @@ class Experience:
     learns_by             policy -> what it learns by, where it has pieces of its own
     critics               policy -> its critic, as `critic` is that of a single policy: it reads what that policy reads,
                           and learns from its rewards
+    gradient              an estimator of the gradient: says how many problems a step plays, and gets the advantages of
+                          each source of reward alone
     exchange              the number of steps after which each plays the next one's roles; 0: never
     """
 
@@ -118,6 +121,7 @@ class Experience:
     policies: Sequence[str] = ()
     learns_by: Mapping[str, LearnsBy] = field(default_factory=dict)
     exchange: int = 0
+    gradient: Gradient | None = None
     pieces: dict[str, dict] = field(default_factory=dict)  # the state of each piece, by its name
     groups: list[Group] = field(default_factory=list)  # of the last step, for inspection
 
@@ -206,6 +210,9 @@ class Experience:
         shaped: Rewards = [g.rewards for g in kept]
         for piece in self.rewards:
             shaped = piece(kept, shaped, self._own(piece), rng)
+        if self.gradient is not None:
+            advantages = self._credit(kept, shaped, rng)
+            return self._batches(self._by_source(kept, rng), advantages, rng), metrics
         if self.critic is None:
             return self._batches(kept, self._credit(kept, shaped, rng), rng), metrics
         kept = self.critic.estimate(kept)
@@ -236,6 +243,29 @@ class Experience:
                     continue
             batches += [replace(b, policy=policy) for b in self._batches(mine, advantages, rng, policy)]
         return batches, metrics
+
+    def _by_source(self, groups: list[Group], rng: np.random.Generator) -> list[Group]:
+        """The groups with the extra "by_source" [n, k] of their model tokens, the advantages where each of the k sources of
+        reward is the only one, and "return_by_source" [n, k] of their first tokens, the returns. Rollouts without the extra
+        "rewards" have one source, the score."""
+        sources = [by_source(g) for g in groups]
+        shaped_by: list[Advantages] = []
+        for i in range(len(sources[0])):
+            of = [one[i] for one in sources]
+            shaped: Rewards = [g.rewards for g in of]
+            for piece in self.rewards:
+                shaped = piece(of, shaped, self._own(piece, f"source {i}"), rng)
+            shaped_by.append(self.advantage(of, shaped, self._own(self.advantage, f"source {i}"), rng))
+        out = []
+        for g, group in enumerate(groups):
+            rollouts = []
+            for r, rollout in enumerate(group.rollouts):
+                known = isinstance(rollout.score, Scored)
+                each = [np.broadcast_to(by[g][r], rollout.n_model) for by in shaped_by]
+                paid = [float(one.rollouts[r].score.value) if known else 0.0 for one in sources[g]]  # type: ignore[union-attr]
+                rollouts.append(_noted(rollout, np.stack(each, 1), np.array(paid)))
+            out.append(replace(group, rollouts=tuple(rollouts)))
+        return out
 
     def _credit(self, groups: list[Group], shaped: Rewards, rng: np.random.Generator, policy: str = "") -> Advantages:
         """Turns shaped rewards into advantages. An unscorable rollout is not evidence: it gets NaN and is removed from
@@ -288,8 +318,9 @@ class Experience:
                 name = observe.piece.rpartition("/")[2]  # type: ignore[attr-defined]
                 if name not in self._own(piece):
                     self._own(piece)[name] = observe(player, self.problems)
-        drawn, attempt = 0, -1
-        while wanted := self.prompts_per_step - len(kept):
+        drawn, attempt, usual = 0, -1, self.prompts_per_step
+        most = self.gradient.prompts(step, usual) if self.gradient else usual
+        while wanted := most - len(kept):
             attempt += 1
             if attempt and not (self.filters and self._again(attempt, drawn)):
                 break
@@ -353,6 +384,40 @@ class Experience:
                 nonzero_advantage = [r for r in whole if np.any(r.columns["advantages"] != 0)]
                 if nonzero_advantage or (whole and not how.advantage_only):
                     yield pack(nonzero_advantage if how.skip_zero else whole, device=self.device, totals=count(whole))
+
+
+def by_source(group: Group) -> list[Group]:
+    """The group as each source of reward alone would have paid it: the rewards of its turns, and as its score their sum."""
+
+    def alone(rollout: Rollout, i: int) -> Rollout:
+        segments = tuple(
+            replace(s, reward=float(s.extras["rewards"][:, i].sum())) if "rewards" in s.extras else s
+            for s in rollout.segments
+        )
+        total = sum(s.reward or 0.0 for s in segments if "rewards" in s.extras)
+        score = replace(rollout.score, value=total) if isinstance(rollout.score, Scored) else rollout.score
+        return replace(rollout, segments=segments, score=score)
+
+    kept = [s.extras["rewards"] for r in group.rollouts for s in r.segments if "rewards" in s.extras]
+    if not kept:
+        return [group]
+    return [replace(group, rollouts=tuple(alone(r, i) for r in group.rollouts)) for i in range(kept[0].shape[1])]
+
+
+def _noted(rollout: Rollout, advantages: np.ndarray, returns: np.ndarray) -> Rollout:
+    """The rollout with advantages [n_model, k] and returns [k] by source as extras of its tokens; the returns on the very
+    first token, so that the sum over a row is theirs."""
+    at, segments = 0, []
+    for i, s in enumerate(rollout.segments):
+        n = len(s.ids)
+        mine = np.zeros((n, advantages.shape[1]))
+        if s.role == "model":
+            mine, at = advantages[at : at + n], at + n
+        paid = np.zeros_like(mine)
+        if i == 0 and n:
+            paid[0] = returns
+        segments.append(replace(s, extras={**s.extras, "by_source": mine, "return_by_source": paid}))
+    return replace(rollout, segments=tuple(segments))
 
 
 def spoken(groups: Sequence[Group], policy: str) -> list[Group]:
