@@ -172,7 +172,7 @@ OF_PAIRS = {
     "tail",
     "head",
 }
-OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint", "slope"}
+OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint", "welfare", "slope"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
 OF_MERGES = {"old", "new", "both"}
 METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "corrected"}

@@ -447,8 +447,15 @@ def _generation(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any])
     return {"logp": logp.tolist(), "gradient": gradient}
 
 
+def _gradient(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
+    from tasks.lab import gradient_checks
+
+    return gradient_checks.gradient(piece, given, recipe)
+
+
 RUNNERS = {
     "generation": _generation,
+    "gradient": _gradient,
     "decode": _decode,
     "merge": _merge,
     "curriculum": _curriculum,

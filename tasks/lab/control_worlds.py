@@ -40,7 +40,7 @@ def control() -> Place:
 def _measure(room: Room) -> dict[str, float]:
     """Of EPISODES played with what is drawn at temperature 1. success: the share that the world calls a success; return:
     their mean return; others: the mean of the part of this name, 0 where the world has none; env_steps: those that
-    training took; joint: `joint_error`."""
+    training took; joint: `joint_error`; welfare: `welfare`."""
     stage = room.kept["knobs"]["rl"]
     changed = {k: v for k, v in ALONE.items() if k in stage.params["control"]}
     if stage.params["control"].get("few"):
@@ -58,8 +58,18 @@ def _measure(room: Room) -> dict[str, float]:
     scores = [r.score for g in groups for r in g.rollouts if isinstance(r.score, Scored)]
     card = json.loads((room.root / "artifacts" / "rl" / "card.json").read_text(encoding="utf-8"))
     mean = lambda name: float(np.mean([s.parts.get(name, 0.0) for s in scores]))  # noqa: E731
-    joint = joint_error([r for g in groups for r in g.rollouts])
-    return {name: mean(name) for name in PARTS} | {"env_steps": float(card["env_steps"]), "joint": joint}
+    played = [r for g in groups for r in g.rollouts]
+    beside = {"env_steps": float(card["env_steps"]), "joint": joint_error(played), "welfare": welfare(played)}
+    return {name: mean(name) for name in PARTS} | beside
+
+
+def welfare(rollouts: Sequence[Rollout], floor: float = 0.01) -> float:
+    """The sum over the sources of reward of the logarithm of their mean return, to which `floor` is added; 0 where a world has no
+    sources."""
+    paid = [[s.extras["rewards"][0] for s in r.segments if "rewards" in s.extras] for r in rollouts]
+    if not paid or not all(paid):
+        return 0.0
+    return float(np.log(np.mean([np.sum(one, axis=0) for one in paid], axis=0) + floor).sum())
 
 
 def joint_error(rollouts: Sequence[Rollout], gamma: float = 0.99) -> float:

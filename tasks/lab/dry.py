@@ -250,6 +250,25 @@ class Traced:
             self.seen.changes.add("metrics")
         return out
 
+    def _gradient(self) -> Any:
+        """Beside the gradient of the step's own batch."""
+        made = self.bound()
+        inner = made.gradient
+
+        def gradient(learner: Any, batch: Any, passes: Any) -> Any:
+            out = inner(learner, batch, passes)
+            own = [m.grad for m in learner.master]
+            learner.drop_gradients()
+            passes.add(batch)
+            if any(a is not None and not torch.allclose(a, m.grad) for a, m in zip(own, learner.master, strict=True)):
+                self.seen.changes.add("gradient")
+            for m, g in zip(learner.master, own, strict=True):
+                m.grad = g
+            return out
+
+        made.gradient = gradient
+        return made
+
     def _generation(self) -> Any:
         return ReadBeside(self.bound(), self.seen)
 

@@ -19,6 +19,7 @@ SHARED = {"source/records"}  # what the readers of records have in common: read_
 MADE = {
     "env",
     "generation",
+    "gradient",
     "observation",
     "asynchrony",
     "reward_head",
