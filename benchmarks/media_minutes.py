@@ -48,7 +48,7 @@ RECIPES = {
     "screens": "gui-cursor gui-shepherd ui-ug ui-s1-semionline arpo-replay",
     "generators": "dynamic-treerpo carve3d counterfactual-t2i-prompts seedance-rlhf",
     "molecules": "paccmann-rl-covid",
-    "control": "guide-dag md3qn mac-mlmc t2mir flickerfusion lare words-as-beacons drs-stage-reward robohorizon reprohrl",
+    "control": "guide-dag md3qn mac-mlmc t2mir flickerfusion lare words-as-beacons drs-stage-reward robohorizon reprohrl vr-morl-pg",
 }
 
 

@@ -52,7 +52,7 @@ def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
     assert check.is_valid({"set": {"rl": {"advantage": {"k": 0.3}}}}), "changed knobs of the piece in use"
     fields = made["properties"]["set"]["properties"]["rl"]["properties"]["optimizer"]["properties"]
     assert fields["warmup"]["default"] == 5 and fields["warmup"]["description"].startswith("steps over which")
-    assert fields["kind"]["enum"] == ["adamw", "muon"]
+    assert fields["kind"]["enum"] == ["adamw", "muon", "sgd"]
     assert check.is_valid({"set": {"rl": {"critic": {"loss": "squared"}}}})
     for wrong in (
         {"set": {"rl": {"lr": 1e-3}}},

@@ -200,7 +200,7 @@ def pieces_of(name, **knobs):
         ("sft", {"max_length": 5}, "longer than max_length"),
         ("sft", {"made_up_names": 2.0}, "made_up_names is 2.0"),
         ("sft", {"device": "cuda:99"}, "device is 'cuda:99'"),
-        ("sft", {"optimizer": {"kind": "adam"}}, "kind is 'adam'; choose 'adamw' or 'muon'"),
+        ("sft", {"optimizer": {"kind": "adam"}}, "kind is 'adam'; choose 'adamw' or 'muon' or 'sgd'"),
         ("prefer", {"max_length": 5}, "no cleaned pair of the split train is left"),
         ("reward", {"max_length": 5}, "no cleaned pair of the split train is left"),
         ("rl", {"sampling": {"temperature": 0.0}}, "temperature is 0.0"),

@@ -380,7 +380,7 @@ def equal(a, b):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("kind", ["adamw", "muon"])
+@pytest.mark.parametrize("kind", ["adamw", "muon", "sgd"])
 def test_interrupted_and_resumed_is_bitwise_never_interrupted(kind, dtype):
     def learner(seed):
         return Learner(tiny.build(seed=seed).to(dtype), Optim(kind=kind, warmup=2, steps=6))

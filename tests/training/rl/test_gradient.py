@@ -1,6 +1,7 @@
 """Recursive variance reduction against a direct computation in numpy, and what it is for: less variance from as many trajectories."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +9,18 @@ import torch
 
 from synth.types import Sampling
 from tasks.lab import gradient_checks as tables
+from tasks.lab.behaviour import knobs_of
 from tasks.models.control import actor
 from training.env.control.shares import shares
+from training.learner.learner import Optim
+from training.learner.loop import run
+from training.model.control import action_stats
 from training.rl.advantage.rloo import rloo
+from training.rl.compose import AS_GIVEN, compose
 from training.rl.experience import by_source
 from training.rl.gradient import Gradient
 from training.rl.gradient.recursive import recursive
+from training.rl.policy_loss.clip import clip
 from training.rollout.control import seeds
 
 STATES, ACTIONS, STEPS = 3, 2, 4
@@ -199,6 +206,58 @@ def test_the_batch_has_advantages_of_each_source_and_numbers_that_make_no_sense_
         recursive(epoch_len=0)
     with pytest.raises(ValueError, match="odd length"):
         shares(length=4)
+
+
+def composed(steps=3, **changes):
+    """The recipe put together, small, with these knobs of `compose` in the place of its own."""
+    knobs, needs = knobs_of(
+        "vr-morl-pg",
+        {"samples_per_prompt": 4, "gradient": {"piece": "recursive", "big": 2, "epoch_len": 2}},
+        Path("params.yaml"),
+    )
+    world = shares(steps=6)
+    policy, player = actor(world, seed=1, sampling=Sampling(temperature=1.0), max_steps=10)
+    return compose(
+        policy=policy,
+        player=player,
+        problems=seeds(4, seed=0, family="shares"),
+        read=action_stats,
+        steps=steps,
+        optim=Optim(**{**vars(knobs["optimizer"]), "steps": steps}),
+        needs=needs,
+        **({k: knobs[k] for k in AS_GIVEN} | changes),
+    )
+
+
+def test_big_and_small_batches_alternate_and_the_curve_has_the_estimates():
+    made = composed(steps=4)
+    rows = [metrics for _, _, metrics in run([made.round], made.roles)]
+    assert [r["rollouts"] for r in rows] == [8, 4, 8, 4]
+    assert rows[0]["weight_max"] == 1.0
+    assert all(r["weight_max"] != 1.0 for r in rows[1::2])
+    assert rows[0]["return_0"] + rows[0]["return_1"] == pytest.approx(rows[0]["reward"], abs=1e-6)
+    assert rows[0]["objective"] == pytest.approx(
+        sum(math.log(rows[0][f"return_{i}"] + 0.01) for i in (0, 1)), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [("epochs", 2), ("minibatches", 2), ("filters", [lambda *a: []]), ("regularisers", [lambda *a: None])],
+)
+def test_what_an_estimator_cannot_work_beside_is_refused(knob, value):
+    with pytest.raises(ValueError, match=f"rl.{knob} does not go with it: leave it as it is by default"):
+        composed(**{knob: value})
+
+
+def test_a_loss_that_weighs_by_itself_is_refused_and_so_are_replayed_answers():
+    with pytest.raises(ValueError, match="rl.policy_loss does not go with it: set it to policy_gradient"):
+        composed(policy_loss=clip)
+    learner = tables.learner_of(np.zeros((1, 2)), recursive(), lr=0.1)
+    batch = tables.packed([([0], [0], [[1.0]])])
+    batch.add("off_policy", torch.ones(1), "row")
+    with pytest.raises(ValueError, match="leave out group transforms that add or replay"):
+        learner.step(batch, lambda stats, batch: [])
 
 
 def test_what_the_shares_pay():
