@@ -176,8 +176,8 @@ def test_the_schedule(decay, want):
     assert [optim.at(i) for i in (4, 9, 14)] == pytest.approx(want) and optim.at(99) == pytest.approx(want[-1])
     with pytest.raises(ValueError, match="decay is 'cosin'; choose 'constant' or 'linear' or 'cosine'"):
         Optim(decay="cosin")
-    with pytest.raises(ValueError, match="kind is 'sgd'"):
-        Optim(kind="sgd")
+    with pytest.raises(ValueError, match="kind is 'sg'"):
+        Optim(kind="sg")
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------

@@ -264,7 +264,7 @@ def test_what_the_shares_pay():
     world = shares(length=3, steps=3, second=0.5)
     state, seen = world.start(0)
     assert seen.tolist() == [0.0, 1.0, 0.0]
-    paid = [world.step(state, a).rewards.tolist() for a in (1, 1)]
-    assert paid == [[0.0, 0.5], [0.0, 0.5]]
+    paid = [world.step(state, a).rewards for a in (1, 1)]
+    assert np.array(paid).tolist() == [[0.0, 0.5], [0.0, 0.5]]
     last = world.step(state, 0)
     assert last.done and last.reward == 0.0 and last.parts == {"success": 0.0}
