@@ -357,9 +357,11 @@ class Learner:
         self.drop_gradients()
         passes = Passes(
             add=lambda b: self._accumulate(b, objective, tokens_per_microbatch, rows_per_unit, temperature, clock),
-            logp=lambda b: score(
-                self.model, b, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=self.read
-            ).logp,
+            logp=lambda b: (
+                score(
+                    self.model, b, temperature=temperature, tokens_per_microbatch=tokens_per_microbatch, read=self.read
+                ).logp
+            ),
         )
         seen = passes.add(batch) if self.estimator is None else self.estimator.gradient(self, batch, passes)
         total, lost, work, sums = seen.total, seen.lost, seen.work, seen.sums

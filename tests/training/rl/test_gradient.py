@@ -198,9 +198,7 @@ def test_the_batch_has_advantages_of_each_source_and_numbers_that_make_no_sense_
     (group,) = player.play(seeds(1, seed=0, family="shares"), 4, 1)
     first, second = by_source(group)
     assert first.rewards + second.rewards == pytest.approx(group.rewards)
-    a, b, both = (
-        np.array(rloo([g], [g.rewards], {}, np.random.default_rng(0))[0]) for g in (first, second, group)
-    )
+    a, b, both = (np.array(rloo([g], [g.rewards], {}, np.random.default_rng(0))[0]) for g in (first, second, group))
     assert a + b == pytest.approx(both)  # linear in rewards, so that slopes of advantages are advantages of slopes
     with pytest.raises(ValueError, match="epoch_len 0"):
         recursive(epoch_len=0)
@@ -236,9 +234,7 @@ def test_big_and_small_batches_alternate_and_the_curve_has_the_estimates():
     assert rows[0]["weight_max"] == 1.0
     assert all(r["weight_max"] != 1.0 for r in rows[1::2])
     assert rows[0]["return_0"] + rows[0]["return_1"] == pytest.approx(rows[0]["reward"], abs=1e-6)
-    assert rows[0]["objective"] == pytest.approx(
-        sum(math.log(rows[0][f"return_{i}"] + 0.01) for i in (0, 1)), abs=1e-6
-    )
+    assert rows[0]["objective"] == pytest.approx(sum(math.log(rows[0][f"return_{i}"] + 0.01) for i in (0, 1)), abs=1e-6)
 
 
 @pytest.mark.parametrize(
