@@ -413,15 +413,22 @@ def prepared(
 
 
 def train(
-    task: str, recipe: str, changes: Mapping[str, Any], steps: int, seed: int, *, sampled: bool = True
+    task: str,
+    recipe: str,
+    changes: Mapping[str, Any],
+    steps: int,
+    seed: int,
+    *,
+    sampled: bool = True,
+    here: Any = None,
 ) -> dict[str, float]:
     """One seed of one recipe in one world: the numbers that a protocol may name, those of SAMPLED only where asked for.
-    `recipe` "base" trains nothing."""
+    `recipe` "base" trains nothing. here: a changed world of this name."""
     from tasks.lab import registry
 
     if task in registry.places():
         return registry.train(task, recipe, changes, steps, seed)
-    here = world(task)
+    here = here or world(task)
     if "prefer" in changes:
         return _known(
             here,
@@ -431,7 +438,7 @@ def train(
             sampled,
         )
     composed, player = prepared(
-        task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed
+        task, "" if recipe == "base" else recipe, changes, 0 if recipe == "base" else steps, seed, here=here
     )
     spent, sizes = getattr(player, "spent", None), overlaid(overlaid(SMALL, here.small), changes)
     most = steps * sizes["prompts_per_step"] * sizes["samples_per_prompt"]

@@ -1,7 +1,7 @@
 """Small tasks on drawn pictures, and the policy of pixels that all of them start from.
 
 `seeing()` is a SmolVLM of two layers over a tower of one, made from a configuration and trained from nothing on coloured shapes
-(the family `scene_questions`): first what each cell shows, then three kinds of questions, then all. It is trained once per
+(the family `scene_questions`): first what each cell shows, then how many, which colour, which shape and where. It is trained once per
 project and shared: a task continues it for a few steps on demonstrations in the task's own form, some of them careless, so that
 there is something to learn. Problems that are measured are of the test split.
 """
@@ -78,20 +78,29 @@ def said(answer: str) -> str:
     return f"<answer>{answer}</answer>"
 
 
-ASKED = ("count", "colour", "shape")  # first; then all kinds of the family
+FIRST = ("count", "colour", "shape")
+ASKED = (
+    *FIRST,
+    "colour",
+    "place",
+    "place",
+    "box",
+    "boxes",
+)  # those named twice as often; left and larger no task asks for
 QUESTIONS = 5  # about each picture
+PLACED = 0.5  # root mean square of what a column, or a row, adds to a patch at initialisation
 
 
 @dataclass(frozen=True)
 class Lessons:
     """How the shared policy learns to see, in steps of supervised learning. cells: on pictures whose cells are told one by one,
-    32 of them a step; few: on questions of the kinds ASKED; all: of all kinds, 16 pictures a step with QUESTIONS each. pictures:
-    how many are drawn for each. asked: the kinds of the first questions."""
+    32 of them a step; first: on questions of the kinds FIRST, for where a thing is was learned sooner by a policy that knows what it is;
+    questions: on those of ASKED, 16 pictures a step with QUESTIONS each. pictures: how many are drawn for each."""
 
     cells: int = 80
-    few: int = 900
-    all: int = 700
-    pictures: int = 4000
+    first: int = 400
+    questions: int = 2600
+    pictures: int = 8000
     asked: tuple[str, ...] = ASKED
 
 
@@ -137,15 +146,17 @@ def _cells(rng: Random, n: int) -> list[Talk]:
 
 
 def eyed(model: nn.Module) -> nn.Module:
-    """The model with a tower that begins where the ground of a scene is nothing and columns and rows are told apart: else each patch is
-    almost the same large vector, and a policy of this size needs most of its warm start to see past it."""
+    """The model with a tower that begins where the ground of a scene is nothing, and where each column and row adds a vector of its own,
+    orthogonal to the others and about as long as what a patch shows: else each patch is almost the same large vector, and a policy of
+    this size needs most of its warm start to see past it. Where columns and rows differed in a number each, places were not learned."""
     eyes: Any = model.get_submodule("model.vision_model.embeddings")
     with torch.no_grad():
         eyes.patch_embedding.bias.copy_(-eyes.patch_embedding.weight.sum((1, 2, 3)) * (GROUND / 127.5 - 1))
-        side = round(len(eyes.position_embedding.weight) ** 0.5)
-        for i, place in enumerate(eyes.position_embedding.weight):
-            place[i % side] += 0.5
-            place[side + i // side] += 0.5
+        places = eyes.position_embedding.weight
+        side, width = round(len(places) ** 0.5), places.shape[1]
+        ways = torch.linalg.qr(torch.randn(width, width, generator=torch.Generator().manual_seed(0)))[0]
+        for i, place in enumerate(places):
+            place += PLACED * width**0.5 * (ways[i % side] + ways[side + i // side])
     return model
 
 
@@ -184,7 +195,7 @@ def fitting(name: str, size: Size, talks: Sequence[Talk], tokenizer: Any) -> Seq
 
 def shared_name() -> str:
     """The name under which the project keeps the shared policy: another one where what it learned from is another."""
-    return f"seeing-{digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS)[:12]}"
+    return f"seeing-{digest(asdict(BASE), asdict(Lessons()), PICTURE, WORDS, QUESTIONS, FIRST, PLACED)[:12]}"
 
 
 @lru_cache
@@ -197,9 +208,9 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
     """A policy that learned to see in these lessons, and its tokenizer."""
     rng = Random(seed_for(0, "starts", "seeing", "scenes"))
     cells = _cells(rng, lessons.pictures)
-    few = _questions(rng, lessons.pictures if lessons.few else 0, lessons.asked)
-    many = _questions(rng, lessons.pictures if lessons.all else 0, scene_questions_module.ASKS)
-    texts = [m.content for t in (*cells[:400], *few[:400], *many[:800]) for m in t]
+    first = _questions(rng, lessons.pictures if lessons.first else 0, FIRST)
+    questions = _questions(rng, lessons.pictures if lessons.questions else 0, lessons.asked)
+    texts = [m.content for t in (*cells[:400], *first[:400], *questions[:800]) for m in t]
     tokenizer = train_tokenizer(
         [*texts, (WORDS + " assistant user assistant\nuser\n") * 30], vocab_size=BASE.vocabulary
     )
@@ -216,30 +227,28 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
             **PICTURE,
         )
     )
-    steps = lessons.cells + lessons.few + lessons.all
-    optim = Optim(kind="muon", lr=BASE.lr, matrix_lr=MATRIX_LR, warmup=20, steps=steps, weight_decay=0.0)
-    learner, renderer = Learner(model, optim), Renderer(tokenizer)
-    of_cells, of_few, of_many = (
+    steps = lessons.cells + lessons.first + lessons.questions
+    rates = {"lr": BASE.lr, "matrix_lr": MATRIX_LR, "warmup": 20, "decay": "linear", "final": 0.2}
+    learner = Learner(model, Optim(kind="muon", steps=steps, weight_decay=0.0, **rates))
+    renderer = Renderer(tokenizer)
+    of_cells, of_first, of_questions = (
         [Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, talks)]
-        for talks in (cells, few, many)
+        for talks in (cells, first, questions)
     )
     for step in range(steps):
-        make = of_few if step < lessons.cells + lessons.few else of_many
+        make = of_first if step < lessons.cells + lessons.first else of_questions
         of = [(of_cells, 32)] if step < lessons.cells else [(make, 16), (of_cells, 4)]
         learner.step(pack([rows[(step * n + k) % len(rows)] for rows, n in of for k in range(n)]), nll)
     return model, tokenizer
 
 
-AIMED = Size(steps=1000, demonstrations=4000, turn=8, length=96, lr=2e-3)  # of each kind as many
+AIMED = Size(steps=1400, demonstrations=4000, turn=8, length=96, lr=2e-3)  # of each kind as many
 
 
 def _places(rng: Random, n: int) -> list[Talk]:
     """Where something is, a column and a row: a cursor and a widget on a screen, two questions; a shape on a large scene that is shown at a
-    quarter. Nothing else is asked: among other questions, where a thing is was not learned in as many steps.
-
-    Mean probability of the right place after AIMED, on lessons that it was not shown: .997 of a cursor, .41 of a widget, .065 of a shape that is
-    two pixels wide (1/16 is chance), so tasks on large scenes do not begin from it."""
-    out = []
+    quarter, asked as the environment `focus` asks; and what the shared policy was asked, so that it is not forgotten."""
+    out = _questions(rng, n, ASKED)
     for problem in made(screen_tasks, "train", n, seed=6, asks=("point",), levels=(1,)):
         described, _, request = problem.question.partition("\n")
         screen, target = clicks.read(described), boxes.read(problem.answer)
@@ -256,14 +265,15 @@ def _places(rng: Random, n: int) -> list[Talk]:
         out.append(tuple(talked))
     for problem in made(scene_questions, "train", n, seed=6, asks=("shape",), levels=(4,)):
         name, (x, y) = SHOWN.add(lower(draw(problem)[0], 4)), min(holds(problem, 32))
-        shown = Message(role="user", content=f"<image>{problem.question.split()[-1][:-1]} at?", media=(name,))
-        out.append((shown, Message(role="assistant", content=said(f"{x} {y}"))))
+        asked = problem.question.rpartition("\n")[2]
+        shown = Message(role="user", content=f"<image>{asked} First, in which region?", media=(name,))
+        out.append((shown, Message(role="assistant", content=f"<box>{x} {y}</box>")))
     rng.shuffle(out)
     return out
 
 
 def aimed_name() -> str:
-    return f"aiming-{digest(shared_name(), asdict(AIMED))[:12]}"
+    return f"aiming-{digest(shared_name(), asdict(AIMED), 'regions')[:12]}"
 
 
 @lru_cache
@@ -413,16 +423,17 @@ def counts(size: Size) -> Task:
 MADE = (blurts, sprawls, glances, routed, listed, ponders, rates, counts)
 TASKS: dict[str, Callable[[Size], Task]] = {f.__name__: f for f in MADE}
 SIZES = {
-    "blurts": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
-    "sprawls": Size(steps=120, demonstrations=800, turn=40, length=96, lr=2e-3),
+    "blurts": Size(steps=250, demonstrations=2000, turn=40, length=96, lr=2e-3),
+    "sprawls": Size(steps=250, demonstrations=2000, turn=40, length=96, lr=2e-3),
     "glances": Size(steps=160, demonstrations=1000, turn=16, length=112, lr=2e-3),
-    "ponders": Size(steps=120, demonstrations=800, turn=32, length=96, lr=2e-3),
-    "rates": Size(steps=120, demonstrations=800, turn=8, length=96, lr=2e-3),
+    "ponders": Size(steps=400, demonstrations=3000, turn=32, length=96, lr=2e-3),
+    "rates": Size(steps=400, demonstrations=3000, turn=8, length=96, lr=2e-3),
     "counts": Size(steps=80, demonstrations=800, turn=8, length=64, lr=2e-3),
     "listed": Size(steps=200, demonstrations=1200, turn=64, length=128, lr=2e-3),
-    "routed": Size(steps=200, demonstrations=1200, turn=32, length=96, lr=2e-3),
+    "routed": Size(steps=600, demonstrations=3000, turn=32, length=96, lr=2e-3),
 }
 NAMES = tuple(TASKS)
+AIMING = ("glances",)  # tasks that begin from the policy that has learned places on large scenes too
 
 
 @dataclass
@@ -435,14 +446,15 @@ class Pictured(Start):
 
 @lru_cache
 def start(name: str) -> Pictured:
-    """The task with this name and its policy: the shared one, continued; trained once per project and kept."""
+    """The task with this name and its policy: a shared one, continued; trained once per project and kept."""
     size = SIZES[name]
     task = TASKS[name](size)
     optim = Optim(lr=size.lr, warmup=10, steps=size.steps, decay="cosine", weight_decay=0.0)
     order = seed_for(0, "starts", name, "order")
+    begin, begun = (aiming, aimed_name()) if name in AIMING else (seeing, shared_name())
     base, tokenizer = kept(
-        f"{name}-{identity(size, task)}-{digest(asdict(BASE), asdict(Lessons()), PICTURE)[:6]}",
-        lambda: continued(*seeing(), fitting(name, size, task.shown, seeing()[1]), optim, order),
+        f"{name}-{identity(size, task)}-{begun[-6:]}",
+        lambda: continued(*begin(), fitting(name, size, task.shown, begin()[1]), optim, order),
     )
     return Pictured(
         world=World(tuple(task.train), ()),

@@ -64,7 +64,7 @@ def test_demonstrations_are_as_careless_as_said(tasks):
 @pytest.mark.slow
 def test_blanked_pictures_fall_to_chance():
     """A policy that learned what cells show names colours and shapes from pixels, and from noise or white it does not."""
-    model, tokenizer = worlds.trained(worlds.Lessons(cells=150, few=0, all=0, pictures=1500))
+    model, tokenizer = worlds.trained(worlds.Lessons(cells=150, first=0, questions=0, pictures=1500))
     renderer, fresh = Renderer(tokenizer), worlds._cells(Random(7), 60)
     words = [w for word in (*COLOURS, *SHAPES) for w in (renderer.encode(word), renderer.encode(f" {word}"))]
     named = {int(ids[0]) for ids in words if len(ids) == 1}

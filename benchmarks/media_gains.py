@@ -1,0 +1,128 @@
+"""What each recipe on pictures, clips and screens gains over a control that cannot see: `make bench-media-gains`
+
+Each recipe learns for STEPS steps in the world of its protocol, with the constants that it ships and one learning rate for all. The control
+is the same recipe and the same seed, with noise in the place of every picture, the frames of each clip in another order, or the
+cursor not drawn, while it learns and while it is measured. The measure of all is the mean score of problems of the test split, at
+temperature 1. A gain is the score after learning less that before; what is asked is whether the gain is at least .05 more than the control's.
+
+`python -m benchmarks.media_gains RECIPE ...` measures these alone and keeps the other rows.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import torch
+
+from benchmarks.media_minutes import RECIPES
+from benchmarks.rows import result_row
+from benchmarks.seeing import noise
+from synth.scenes import draw
+from synth.types import Problem, seed_for
+from tasks.lab import clip_worlds, picture_worlds
+from tasks.lab.behaviour import protocol_of, train, world
+from tasks.planning.resolve import overlaid
+from training.metrics import half_width
+
+RESULTS = Path(__file__).parent / "results" / "media-gains.json"
+COMMAND = "make bench-media-gains"
+STEPS, SEEDS = 24, (1, 2, 3, 4, 5)
+SETTING = {"prompts_per_step": 4, "optimizer": {"lr": 3e-4}}
+NAMES = [x for kind in ("vision", "clips", "screens") for x in RECIPES[kind].split()]
+CLIPS = set(RECIPES["clips"].split())
+
+
+def shuffled(problem: Problem) -> list[np.ndarray]:
+    """The frames of a clip in another order."""
+    drawn = draw(problem)
+    order = list(range(len(drawn)))
+    while len(drawn) > 1 and order == sorted(order):
+        Random(seed_for("gains", problem.id, *order)).shuffle(order)
+    return [drawn[i] for i in order]
+
+
+def protocol(name: str) -> dict:
+    """The protocol of a recipe whose world is one of pixels."""
+    for where in ("on_task", "behaviour"):
+        try:
+            found = protocol_of(name, where)
+        except ValueError:
+            continue
+        if found["task"] in (*picture_worlds.NAMES, *clip_worlds.WORLDS):
+            return found
+    raise LookupError(f"the recipe {name} has no protocol on pixels")
+
+
+def gain(name: str, seed: int, blind: str) -> tuple[float, float]:
+    """The mean score of a recipe before and after learning. blind: "" or what the policy cannot see."""
+    p = protocol(name)
+    changes = overlaid(overlaid(p["both"], p["set"]), SETTING)
+    here = world(p["task"])
+    if blind == "cursor":
+        changes = overlaid(changes, {"envs": [{**changes["envs"][0], "cursor": False}]})
+    elif blind:
+        here = replace(here, tools={**here.tools, "draw": {"noise": noise, "shuffled": shuffled}[blind]})
+    score = lambda steps: train(p["task"], name, changes, steps, seed, here=here)["pass1"]  # noqa: E731
+    return score(0), score(STEPS)
+
+
+def blindness(name: str) -> str:
+    return "cursor" if name == "gui-cursor" else "shuffled" if name in CLIPS else "noise"
+
+
+def of_recipe(name: str) -> list[dict]:
+    began, blind = time.process_time(), blindness(name)
+    here, control = (np.array([gain(name, seed, b) for seed in SEEDS]) for b in ("", blind))
+    more = (here[:, 1] - here[:, 0]) - (control[:, 1] - control[:, 0])
+    columns = {
+        "before": here[:, 0],
+        "after": here[:, 1],
+        "control before": control[:, 0],
+        "control after": control[:, 1],
+        "gain over the control": more,
+    }
+    seconds = (time.process_time() - began) / (2 * len(SEEDS))
+    print(name, blind, {k: round(float(v.mean()), 3) for k, v in columns.items()}, f"{seconds:.0f} s a run", flush=True)
+    rows = []
+    for metric, values in columns.items():
+        mean, half = float(values.mean()), float(half_width(values))
+        rows.append(
+            result_row(
+                f"{name} ({blind})",
+                metric,
+                round(mean, 3),
+                "mean score",
+                COMMAND,
+                len(SEEDS),
+                low=round(mean - half, 3),
+                high=round(mean + half, 3),
+                device=f"1 thread, {platform.machine()}",
+                torch=torch.__version__,
+            )
+        )
+    return rows
+
+
+def main(names: Sequence[str] = ()) -> None:
+    """names: recipes that are measured; none: all. A run that is cut off keeps what it has measured."""
+    if wrong := sorted(set(names) - set(NAMES)):
+        raise SystemExit(f"there is no recipe {wrong[0]!r} on pixels: those known are {', '.join(NAMES)}")
+    torch.set_num_threads(1)
+    known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    for name in names or NAMES:
+        rows = of_recipe(name)
+        known = [r for r in known if r["case"].split()[0] != name] + rows
+        known.sort(key=lambda r: NAMES.index(r["case"].split()[0]))
+        RESULTS.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
