@@ -34,7 +34,7 @@ from training.metrics import half_width
 
 RESULTS = Path(__file__).parent / "results" / "media-gains.json"
 COMMAND = "make bench-media-gains"
-STEPS, SEEDS = 24, (1, 2, 3, 4, 5)
+STEPS, SEEDS = 64, (1, 2, 3, 4, 5)
 SETTING = {"prompts_per_step": 4, "optimizer": {"lr": 3e-4}}
 NAMES = [x for kind in ("vision", "clips", "screens") for x in RECIPES[kind].split()]
 CLIPS = set(RECIPES["clips"].split())
