@@ -65,7 +65,7 @@ from training.model.render import Renderer
 
 TRAIN, HELD = 256, 48  # number of problems for training and for measuring
 CLIPS = ("rated", "grounded", "spotted", "watched")  # tasks whose policy has learned to watch
-WATCHED = Size(steps=700, demonstrations=4000, turn=24, length=224, lr=2e-3)
+WATCHED = Size(steps=900, demonstrations=4000, turn=24, length=224, lr=2e-3)
 Says = Callable[[Problem, int, str, Random], str]  # problem, turn from 0, what was heard last -> a turn
 
 
@@ -265,14 +265,14 @@ def watched(size: Size) -> Task:
 
 
 SIZES = {
-    "acting": Size(steps=400, demonstrations=2000, turn=24, length=256, lr=2e-3),
-    "filling": Size(steps=300, demonstrations=2000, turn=24, length=256, lr=2e-3),
-    "browsing": Size(steps=300, demonstrations=2000, turn=24, length=256, lr=2e-3),
-    "watched": Size(steps=200, demonstrations=2400, turn=72, length=256, lr=2e-3),
-    "pointing": Size(steps=200, demonstrations=2400, turn=36, length=320, lr=2e-3),
-    "rated": Size(steps=200, demonstrations=2400, turn=12, length=224, lr=2e-3),
-    "grounded": Size(steps=200, demonstrations=2400, turn=32, length=224, lr=2e-3),
-    "spotted": Size(steps=200, demonstrations=2400, turn=20, length=384, lr=2e-3),
+    "acting": Size(steps=900, demonstrations=4000, turn=24, length=256, lr=2e-3),
+    "filling": Size(steps=700, demonstrations=4000, turn=24, length=256, lr=2e-3),
+    "browsing": Size(steps=700, demonstrations=4000, turn=24, length=256, lr=2e-3),
+    "watched": Size(steps=400, demonstrations=4000, turn=72, length=256, lr=2e-3),
+    "pointing": Size(steps=500, demonstrations=4000, turn=36, length=320, lr=2e-3),
+    "rated": Size(steps=400, demonstrations=4000, turn=12, length=224, lr=2e-3),
+    "grounded": Size(steps=400, demonstrations=4000, turn=32, length=224, lr=2e-3),
+    "spotted": Size(steps=400, demonstrations=4000, turn=20, length=384, lr=2e-3),
 }
 WORLDS: dict[str, Callable[[Size], Task]] = {
     f.__name__: f for f in (acting, filling, browsing, pointing, rated, grounded, spotted, watched)
@@ -311,7 +311,8 @@ def _lessons(rng: Random, n: int) -> list[Talk]:
 
 
 def _continued(begun: tuple[nn.Module, Any], talks: Sequence[Talk], size: Size, name: str) -> tuple[nn.Module, Any]:
-    optim = Optim(kind="muon", lr=size.lr, matrix_lr=MATRIX_LR, warmup=10, steps=size.steps, weight_decay=0.0)
+    rates = {"lr": size.lr, "matrix_lr": MATRIX_LR, "warmup": 10, "decay": "linear", "final": 0.2}
+    optim = Optim(kind="muon", steps=size.steps, weight_decay=0.0, **rates)
     return continued(*begun, talks, optim, seed_for(0, "clips", name, "order"))
 
 
