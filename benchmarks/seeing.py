@@ -18,7 +18,9 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,9 @@ import torch
 
 from benchmarks.rows import result_row
 from synth.families.scene_questions import ASKS, scene_questions
-from synth.pictures import name_of
+from synth.pictures import HELD, name_of
 from synth.scenes import draw
-from synth.types import Problem, Scored, seed_for
+from synth.types import Message, Problem, Scored, seed_for
 from synth.verify import verifier
 from tasks.lab import clip_worlds
 from tasks.lab import picture_worlds as worlds
@@ -97,7 +99,7 @@ def main(names: Sequence[str] = ()) -> None:
         rows = {r["case"]: r for r in json.loads(RESULTS.read_text(encoding="utf-8"))}
         results = [*(rows | {r["case"]: r for r in map(of_world, names)}).values()]
     else:
-        results = [*questions(), *map(of_world, (*worlds.NAMES, *clip_worlds.WORLDS))]
+        results = [*questions(), *places(), *map(of_world, (*worlds.NAMES, *clip_worlds.WORLDS))]
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
@@ -117,6 +119,38 @@ def questions() -> list[dict]:
         right["one answer"] = [one_answer(known, problems)]
         results.append(result(f"asked for: {kind}", "probability of the right answer", right))
     return results
+
+
+def places() -> list[dict]:
+    """Where something is, asked of the policy that tasks on screens and on large scenes begin from."""
+    model, tokenizer = worlds.aiming()
+    renderer, asked = Renderer(tokenizer), {}
+    for talk in worlds.places(Random(0), QUESTIONS, "test"):
+        for question, answer in zip(talk[::2], talk[1::2], strict=True):
+            text = question.content.removeprefix("<image>")
+            what = "cursor" if text == "cursor at?" else "widget" if text.endswith(" at?") else "shape, at a quarter"
+            first = Message(role="user", content=f"<image>{text}", media=talk[0].media)
+            asked.setdefault(what, []).append((first, answer))
+    results = []
+    for what, talks in asked.items():
+        right = {}
+        for shown in SHOWN:
+            seen = [(replace(q, media=(_blanked(q.media[0], shown),)), a) for q, a in talks]
+            batch = pack([Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, seen)])
+            logp = score(model, batch).logp * batch.trainable
+            right[shown] = [*map(math.exp, batch.row_sum(logp).tolist())]
+        common = Counter(a.content for _, a in talks).most_common(1)[0][1]
+        right["one answer"] = [common / len(talks)]
+        results.append(result(f"asked where: {what}", "probability of the right answer", right))
+    return results
+
+
+def _blanked(name: str, shown: str) -> str:
+    picture = HELD.of(name)
+    if shown == "picture":
+        return name
+    drawn = np.random.default_rng(seed_for("seeing", name)).integers(0, 256, picture.shape, dtype=np.uint8)
+    return HELD.add(drawn if shown == "noise" else np.full_like(picture, 255))
 
 
 def of_world(name: str) -> dict:

@@ -245,11 +245,11 @@ def trained(lessons: Lessons) -> tuple[nn.Module, Any]:
 AIMED = Size(steps=1400, demonstrations=4000, turn=8, length=96, lr=2e-3)  # of each kind as many
 
 
-def _places(rng: Random, n: int) -> list[Talk]:
-    """Where something is, a column and a row: a cursor and a widget on a screen, two questions; a shape on a large scene that is shown at a
-    quarter, asked as the environment `focus` asks; and what the shared policy was asked, so that it is not forgotten."""
-    out = _questions(rng, n, ASKED)
-    for problem in made(screen_tasks, "train", n, seed=6, asks=("point",), levels=(1,)):
+def places(rng: Random, n: int, split: Split = "train") -> list[Talk]:
+    """Where something is, a column and a row: a cursor and a widget on a screen, two questions; then a shape on a large scene that is shown
+    at a quarter, asked as the environment `focus` asks."""
+    out = []
+    for problem in made(screen_tasks, split, n, seed=6, asks=("point",), levels=(1,)):
         described, _, request = problem.question.partition("\n")
         screen, target = clicks.read(described), boxes.read(problem.answer)
         assert screen.cursor is not None and target is not None
@@ -263,12 +263,11 @@ def _places(rng: Random, n: int) -> list[Talk]:
             first = {"content": f"<image>{what} at?", "media": (name,)} if i == 0 else {"content": f"{what} at?"}
             talked += [Message(role="user", **first), Message(role="assistant", content=said(f"{x} {y}"))]  # type: ignore[arg-type]
         out.append(tuple(talked))
-    for problem in made(scene_questions, "train", n, seed=6, asks=("shape",), levels=(4,)):
+    for problem in made(scene_questions, split, n, seed=6, asks=("shape",), levels=(4,)):
         name, (x, y) = SHOWN.add(lower(draw(problem)[0], 4)), min(holds(problem, 32))
         asked = problem.question.rpartition("\n")[2]
         shown = Message(role="user", content=f"<image>{asked} First, in which region?", media=(name,))
         out.append((shown, Message(role="assistant", content=f"<box>{x} {y}</box>")))
-    rng.shuffle(out)
     return out
 
 
@@ -281,7 +280,10 @@ def aiming() -> tuple[nn.Module, Any]:
     """The shared policy, continued until it tells where a cursor is, and its tokenizer."""
 
     def trained() -> tuple[nn.Module, Any]:
-        talks = _places(Random(seed_for(0, "starts", "aiming")), AIMED.demonstrations)
+        rng = Random(seed_for(0, "starts", "aiming"))
+        asked = _questions(rng, AIMED.demonstrations, ASKED)  # so that they are not forgotten
+        talks = [*asked, *places(rng, AIMED.demonstrations)]
+        rng.shuffle(talks)
         optim = Optim(kind="muon", lr=AIMED.lr, matrix_lr=MATRIX_LR, warmup=10, steps=AIMED.steps, weight_decay=0.0)
         return continued(*seeing(), talks, optim, seed_for(0, "starts", "aiming", "order"))
 

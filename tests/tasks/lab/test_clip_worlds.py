@@ -41,11 +41,11 @@ def test_a_move_follows_where_the_cursor_is_and_has_to_go(pointing):
 
 def test_places_are_those_of_what_is_shown():
     """A lesson's cell has something in it, which a blank cell of the same picture has not."""
-    for talk in picture_worlds._places(Random(0), 12):
+    for talk in picture_worlds.places(Random(0), 12):
         shown = SHOWN.of(talk[0].media[0]).astype(int)
         ground = np.median(shown.reshape(-1, 3), axis=0)
-        for answer in (m.content for m in talk if m.role == "assistant"):
-            x, y = (int(v) for v in re.fullmatch(r"<answer>(\d) (\d)</answer>", answer).groups())
+        for told in (m.content for m in talk if m.role == "assistant"):
+            x, y = (int(v) for v in re.fullmatch(r"<(?:answer|box)>(\d) (\d)</(?:answer|box)>", told).groups())
             cell = shown[8 * y : 8 * y + 8, 8 * x : 8 * x + 8]
             assert abs(cell - ground).sum() > 0
 

@@ -58,7 +58,7 @@ def test_demonstrations_are_as_careless_as_said(tasks):
     mean = lambda name, part: sum(s.parts[part] for s in scores[name]) / 60  # noqa: E731
     assert 0.3 < mean("blurts", "visual") < 0.7 and mean("blurts", "consistent") == 1.0
     assert 0.3 < sum(s.value for s in scores["sprawls"]) / 60 < 0.9
-    assert 0.2 < mean("glances", "hit") < 0.6 and mean("glances", "pointed") == 1.0
+    assert mean("glances", "hit") == 1.0 and mean("glances", "pointed") == 1.0
 
 
 @pytest.mark.slow
