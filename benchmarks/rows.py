@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+
+from training.metrics import half_width
 
 
 def result_row(
@@ -43,3 +47,23 @@ def result_row(
         "versions": {"python": platform.python_version(), **versions},
         "command": command,
     }
+
+
+def row_of_seeds(
+    case: str, metric: str, values: Sequence[float] | np.ndarray, unit: str, command: str, **versions: str
+) -> dict[str, Any]:
+    """The mean of a value per seed, measured on one thread, with its 95 % interval; of a single seed without one."""
+    of = np.asarray(values, dtype=float)
+    mean, half = float(of.mean()), float(half_width(of)) if len(of) > 1 else 0.0
+    return result_row(
+        case,
+        metric,
+        round(mean, 3),
+        unit,
+        command,
+        len(of),
+        low=round(mean - half, 3),
+        high=round(mean + half, 3),
+        device=f"1 thread, {platform.machine()}",
+        **versions,
+    )
