@@ -8,7 +8,6 @@ benchmarks.few_step_flow N` takes N seeds.
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -19,13 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.rows import result_row
+from benchmarks.rows import row_of_seeds
 from synth.types import Sampling, seed_for
 from tasks.lab.worlds import Room, plans, quiet, run_stage
 from tasks.models.control import actor, kind
 from tasks.planning.pieces import bind_all
 from training.env.control.modes import CENTRES, DEVIATION
-from training.metrics import half_width
 from training.model.control import load_policy
 from training.rollout.control import seeds
 
@@ -82,21 +80,8 @@ def main(n: int = 3) -> None:
         each = [learned(changes, 0 if arm == "before learning" else STEPS, seed) for seed in range(1, n + 1)]
         for metric in each[0]:
             values = np.array([x[metric] for x in each])
-            half = float(half_width(values)) if n > 1 else 0.0
-            results.append(
-                result_row(
-                    arm,
-                    metric,
-                    round(float(values.mean()), 3),
-                    "of 8" if metric.startswith("clusters") else "reward",
-                    COMMAND,
-                    n,
-                    low=round(float(values.mean()) - half, 3),
-                    high=round(float(values.mean()) + half, 3),
-                    device=f"1 thread, {platform.machine()}",
-                    torch=torch.__version__,
-                )
-            )
+            unit = "of 8" if metric.startswith("clusters") else "reward"
+            results.append(row_of_seeds(arm, metric, values, unit, COMMAND, torch=torch.__version__))
             print(arm, metric, values.round(3).tolist(), flush=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 

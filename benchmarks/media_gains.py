@@ -11,7 +11,6 @@ temperature 1. A gain is the score after learning less that before; what is aske
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import time
 from collections.abc import Sequence
@@ -23,14 +22,13 @@ import numpy as np
 import torch
 
 from benchmarks.media_minutes import RECIPES
-from benchmarks.rows import result_row
+from benchmarks.rows import row_of_seeds
 from benchmarks.seeing import noise
 from synth.scenes import draw
 from synth.types import Problem, seed_for
 from tasks.lab import clip_worlds, picture_worlds
 from tasks.lab.behaviour import protocol_of, train, world
 from tasks.planning.resolve import overlaid
-from training.metrics import half_width
 
 RESULTS = Path(__file__).parent / "results" / "media-gains.json"
 COMMAND = "make bench-media-gains"
@@ -91,24 +89,8 @@ def of_recipe(name: str) -> list[dict]:
     }
     seconds = (time.process_time() - began) / (2 * len(SEEDS))
     print(name, blind, {k: round(float(v.mean()), 3) for k, v in columns.items()}, f"{seconds:.0f} s a run", flush=True)
-    rows = []
-    for metric, values in columns.items():
-        mean, half = float(values.mean()), float(half_width(values))
-        rows.append(
-            result_row(
-                f"{name} ({blind})",
-                metric,
-                round(mean, 3),
-                "mean score",
-                COMMAND,
-                len(SEEDS),
-                low=round(mean - half, 3),
-                high=round(mean + half, 3),
-                device=f"1 thread, {platform.machine()}",
-                torch=torch.__version__,
-            )
-        )
-    return rows
+    case = f"{name} ({blind})"
+    return [row_of_seeds(case, m, v, "mean score", COMMAND, torch=torch.__version__) for m, v in columns.items()]
 
 
 def main(names: Sequence[str] = ()) -> None:

@@ -14,7 +14,6 @@ The control has the same two mixtures, learned without the contrast (`coef` 0). 
 from __future__ import annotations
 
 import json
-import platform
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -24,12 +23,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.rows import result_row
+from benchmarks.rows import row_of_seeds
 from synth.types import Sampling, seed_for
 from tasks.lab.worlds import Room, plans, quiet, run_stage
 from tasks.models.control import actor, kind
 from tasks.planning.pieces import bind_all
-from training.metrics import half_width
 from training.model.control import load_policy
 from training.model.in_context import top
 from training.rollout.control import seeds
@@ -116,22 +114,8 @@ def main(n: int = 5) -> None:
         each = [learned(changes, seed) for seed in range(1, n + 1)]
         for metric in each[0]:
             values = np.array([x[metric] for x in each])
-            half = float(half_width(values)) if n > 1 else 0.0
-            mean = float(values.mean())
-            results.append(
-                result_row(
-                    arm,
-                    metric,
-                    round(mean, 3),
-                    UNITS.get(metric, "bits"),
-                    COMMAND,
-                    n,
-                    low=round(mean - half, 3),
-                    high=round(mean + half, 3),
-                    device=f"1 thread, {platform.machine()}",
-                    torch=torch.__version__,
-                )
-            )
+            unit = UNITS.get(metric, "bits")
+            results.append(row_of_seeds(arm, metric, values, unit, COMMAND, torch=torch.__version__))
             print(arm, metric, values.round(3).tolist(), flush=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
