@@ -28,6 +28,7 @@ from tasks.core.text import harmless
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 60.0  # for a call; the first also waits for the start
+LONGEST = 60  # characters of the folder below which Chromium makes a socket, whose whole path may have 107
 OPTIONS = (
     "--headless=new",
     "--no-sandbox",  # of use against pages of others; in containers it does not start with one
@@ -76,6 +77,7 @@ class Browser:
         self._in, theirs_out = os.pipe()
         os.set_blocking(self._out, False)
         command = [path, *OPTIONS, f"--user-data-dir={self._folder}", "about:blank"]
+        short = {"TMPDIR": "/tmp"} if len(tempfile.gettempdir()) > LONGEST else {}
         try:
             with (self._folder / "stderr").open("wb") as errors:
                 self._process = subprocess.Popen(
@@ -84,6 +86,7 @@ class Browser:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=errors,
+                    env={**os.environ, **short},
                     start_new_session=True,
                 )
         finally:

@@ -256,7 +256,7 @@ def test_an_adapter_is_audited_by_name(tmp_path, monkeypatch, capsys):
         (["file", "path"], "write key=value"),
         (["file", "path=nowhere.py"], "there is no file nowhere.py"),
         (["single", "path=x"], "options are for adapters"),
-        (["reasoning_gm"], "no environment and no adapter is called 'reasoning_gm': did you mean 'reasoning_gym'?"),
+        (["reasoning_gm"], "no environment and no adapter is called 'reasoning_gm': did you mean 'reasoning_gym'"),
         (["file", f"path={path}", "pth=1"], "it has no option 'pth'"),
     ):
         assert main(["env", "audit", *words]) == 2

@@ -83,6 +83,7 @@ FAMILIES = {
     "look": scene_questions,
     "point": lambda seed, split, index: screen_tasks(seed, split, index, asks=["point"], env="point"),
     "screen": lambda seed, split, index: screen_tasks(seed, split, index, asks=["steps"], env="screen"),
+    "page": lambda seed, split, index: screen_tasks(seed, split, index, asks=["elements"], env="page"),
     "rewatch": lambda seed, split, index: clip_questions(seed, split, index, asks=["direction"], env="rewatch"),
     "frames": lambda seed, split, index: clip_questions(seed, split, index, env="frames"),
     **dict.fromkeys(("focus", "perceive", "reflect"), scene_questions),
@@ -111,6 +112,7 @@ GIVEN = {
     "python": Tool(name="python", description="", parameters={"type": "object"}, run=lambda **a: ""),
     "external": begin,
     "draw": draw,
+    "page": draw,  # what a browser draws is tested in tests/tasks/models/test_drawn_pages.py
 }
 SUM = Problem.make(
     prompt="Compute 3 + 4 - 5.", answer="2", verifier="number", env="x", family="integer_arithmetic", split="train"

@@ -46,6 +46,7 @@ TOOLS = {
     "search": SimpleNamespace(index=SimpleNamespace()),
     "python": Tool(name="python", description="runs a program", run=str, parameters={"type": "object"}),
     "draw": draw,
+    "page": draw,
     "external": lambda problem: SimpleNamespace(messages=problem.prompt),
 }
 
