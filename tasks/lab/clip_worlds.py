@@ -7,8 +7,7 @@ shared one, which has learned what the cells of a picture show. For clips it lea
 continues it on demonstrations of yet other problems, some of them careless. All are trained once per project and kept.
 Frames of 32 pixels are sixteen tokens each. Questions that differ in nothing but what is shown cannot be answered without looking.
 
-What is seen, in nats per token of the references of the test split with the problem's own clip and with another's: `watched` .385 and
-.402, so it hardly looks; `grounded` .553 and .874 after lessons without the problem's own question. The others have not been measured.
+What each begins with, with its own clip or screen, with noise and with another's, is in docs/media.md (`make bench-seeing`).
 
     acting      a request is fulfilled action by action (`screen`)
     filling     the same, and requests have one part
