@@ -6,7 +6,7 @@ out of --fast are the tests marked `slow` or `engine` and the functions whose fi
 Files that take long begin first: a worker that begins such a one last keeps the others waiting. Every package keeps most of
 its tests under --fast; CI runs everything.
 
-`pytest --times FOLDER...` measures these folders and writes their lines anew; `make test ARGS="--times -n 3 --dist loadfile
+`pytest --times FOLDER...` measures these folders and writes their lines anew; `make test ARGS="--times -n 4 --dist loadfile
 --no-loadscope-reorder"` measures all, and prints the seconds of each file that takes over ten.
 """
 
