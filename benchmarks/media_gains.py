@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.media_minutes import RECIPES
 from benchmarks.rows import row_of_seeds
-from benchmarks.seeing import noise
+from benchmarks.seeing import blinded, drawn_as
 from synth.scenes import draw
 from synth.types import Problem, seed_for
 from tasks.lab import clip_worlds, picture_worlds
@@ -67,7 +67,7 @@ def gain(name: str, seed: int, blind: str) -> tuple[float, float]:
     if blind == "cursor":
         changes = overlaid(changes, {"envs": [{**changes["envs"][0], "cursor": False}]})
     elif blind:
-        here = replace(here, tools={**here.tools, "draw": {"noise": noise, "shuffled": shuffled}[blind]})
+        here = replace(here, tools=blinded(here.tools, shuffled if blind == "shuffled" else drawn_as(blind)))
     score = lambda steps: train(p["task"], name, changes, steps, seed, here=here)["pass1"]  # noqa: E731
     return score(0), score(STEPS)
 

@@ -17,7 +17,7 @@ import math
 import platform
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from benchmarks.rows import result_row
 from synth.families.scene_questions import ASKS, scene_questions
@@ -34,7 +35,7 @@ from synth.types import Message, Problem, Scored, seed_for
 from synth.verify import verifier
 from tasks.lab import clip_worlds
 from tasks.lab import picture_worlds as worlds
-from tasks.lab.starts import Start
+from tasks.lab.starts import Start, Talk
 from training.env.look import look
 from training.learner.learner import score
 from training.learner.pack import Row, pack
@@ -47,20 +48,26 @@ TRIES = 4  # samples of each problem
 Drawn = Callable[[Problem], list[np.ndarray]]
 
 
-def noise(problem: Problem) -> list[np.ndarray]:
-    """Noise of the size of each picture, another for each."""
-    drawn = draw(problem)
-    seeds = (seed_for("seeing", name_of(x)) for x in drawn)
-    return [
-        np.random.default_rng(s).integers(0, 256, x.shape, dtype=np.uint8) for s, x in zip(seeds, drawn, strict=True)
-    ]
+def _noise(picture: np.ndarray) -> np.ndarray:
+    """Noise of the size of a picture, another for each."""
+    rng = np.random.default_rng(seed_for("seeing", name_of(picture)))
+    return rng.integers(0, 256, picture.shape, dtype=np.uint8)
 
 
-def white(problem: Problem) -> list[np.ndarray]:
-    return [np.full_like(x, 255) for x in draw(problem)]
+# what is shown -> what is made of a picture
+BLANKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "picture": lambda picture: picture,
+    "noise": _noise,
+    "white": lambda picture: np.full_like(picture, 255),
+}
 
 
-SHOWN: dict[str, Drawn] = {"picture": draw, "noise": noise, "white": white}
+def drawn_as(shown: str) -> Drawn:
+    """Draws a problem, and makes of each picture what BLANKS says."""
+    return lambda problem: [BLANKS[shown](picture) for picture in draw(problem)]
+
+
+SHOWN: dict[str, Drawn] = {shown: drawn_as(shown) for shown in BLANKS}
 ON_THE_WAY = {"pointing", "acting", "filling", "browsing", "routed"}  # worlds without `one answer`
 MOST = 40  # answers that are tried as the one
 
@@ -113,9 +120,7 @@ def questions() -> list[dict]:
         right = {}
         for shown, drawn in {**SHOWN, "another": another(problems)}.items():
             talks = [worlds.talk(look(), p, worlds.said(p.answer), tools={"draw": drawn}) for p in problems]
-            batch = pack([Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, talks)])
-            logp = score(model, batch).logp * batch.trainable
-            right[shown] = [*map(math.exp, batch.row_sum(logp).tolist())]
+            right[shown] = probabilities(model, renderer, talks)
         right["one answer"] = [one_answer(known, problems)]
         results.append(result(f"asked for: {kind}", "probability of the right answer", right))
     return results
@@ -135,22 +140,24 @@ def places() -> list[dict]:
     for what, talks in asked.items():
         right = {}
         for shown in SHOWN:
-            seen = [(replace(q, media=(_blanked(q.media[0], shown),)), a) for q, a in talks]
-            batch = pack([Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, seen)])
-            logp = score(model, batch).logp * batch.trainable
-            right[shown] = [*map(math.exp, batch.row_sum(logp).tolist())]
+            pictures = [HELD.add(BLANKS[shown](HELD.of(q.media[0]))) for q, _ in talks]
+            seen = [(replace(q, media=(name,)), a) for name, (q, a) in zip(pictures, talks, strict=True)]
+            right[shown] = probabilities(model, renderer, seen)
         common = Counter(a.content for _, a in talks).most_common(1)[0][1]
         right["one answer"] = [common / len(talks)]
         results.append(result(f"asked where: {what}", "probability of the right answer", right))
     return results
 
 
-def _blanked(name: str, shown: str) -> str:
-    picture = HELD.of(name)
-    if shown == "picture":
-        return name
-    drawn = np.random.default_rng(seed_for("seeing", name)).integers(0, 256, picture.shape, dtype=np.uint8)
-    return HELD.add(drawn if shown == "noise" else np.full_like(picture, 255))
+def probabilities(model: nn.Module, renderer: Renderer, talks: Sequence[Talk]) -> list[float]:
+    """The probability of what the model's turns of each conversation say."""
+    batch = pack([Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, talks)])
+    return [*map(math.exp, batch.row_sum(score(model, batch).logp * batch.trainable).tolist())]
+
+
+def blinded(tools: Mapping[str, Any], drawn: Drawn) -> dict[str, Any]:
+    """The tools of a player, drawing this in the place of pictures and pages: environments draw with one of the two, and only draw."""
+    return {**tools, "draw": drawn, "page": drawn}
 
 
 def of_world(name: str) -> dict:
@@ -158,8 +165,7 @@ def of_world(name: str) -> dict:
     sizes: Any = here.small["sampling"]
     tools, scores = here.tools, {}
     for shown, drawn in {**SHOWN, "another": another(here.measured)}.items():
-        # every environment draws with one of these tools, and only draws
-        here.tools = tools if shown == "picture" else {**tools, "draw": drawn, "page": drawn}
+        here.tools = tools if shown == "picture" else blinded(tools, drawn)
         player = here.player(**sizes)
         groups = player.play(here.measured, TRIES, seed_for("seeing", name))
         scores[shown] = [
@@ -170,21 +176,27 @@ def of_world(name: str) -> dict:
     return result(f"world: {name}", "mean score", scores)
 
 
-def result(case: str, metric: str, values: dict[str, list[float]]) -> dict:
-    """values: what is shown -> the value of each problem."""
+def result(
+    case: str,
+    metric: str,
+    values: dict[str, list[float]],
+    own: str = "picture",
+    command: str = "make bench-seeing",
+) -> dict:
+    """values: what is shown -> the value of each problem. own: what the row is about; the others are its peers."""
     mean = {shown: round(float(np.mean(v)), 3) for shown, v in values.items()}
     print(case, mean, flush=True)
-    half = float(half_width(np.array(values["picture"])))
-    picture = mean.pop("picture")
+    half = float(half_width(np.array(values[own])))
+    mine = mean.pop(own)
     return result_row(
         case,
         metric,
-        picture,
+        mine,
         "share",
-        "make bench-seeing",
-        len(values["picture"]),
-        low=round(picture - half, 3),
-        high=round(picture + half, 3),
+        command,
+        len(values[own]),
+        low=round(mine - half, 3),
+        high=round(mine + half, 3),
         peers=mean,
         device=f"1 thread, {platform.machine()}",
         torch=torch.__version__,

@@ -9,41 +9,24 @@ CPU minutes; pages are read from the cache, or drawn.
 from __future__ import annotations
 
 import json
-import math
-import platform
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
 
-from benchmarks.rows import result_row
+from benchmarks.seeing import Drawn, drawn_as, probabilities, result
 from synth.families.screen_tasks import screen_tasks
-from synth.pictures import HELD, name_of
+from synth.pictures import HELD
 from synth.scenes import draw
 from synth.scenes.scenes import CELL
-from synth.types import Message, Problem, seed_for
+from synth.types import Message, Problem
 from synth.verify.clicks import read
 from tasks.lab.picture_worlds import aiming, made, said
 from tasks.models import drawn_pages
-from training.learner.learner import score
-from training.learner.pack import Row, pack
-from training.metrics import half_width
 from training.model.render import Renderer
 
 RESULTS = Path(__file__).parent / "results" / "seeing-pages.json"
 SCREENS = 200
-Drawn = Callable[[Problem], list[np.ndarray]]
-
-
-def noise(problem: Problem) -> list[np.ndarray]:
-    """Noise of the size of the screen."""
-    (drawn,) = draw(problem)
-    rng = np.random.default_rng(seed_for("seeing", name_of(drawn)))
-    return [rng.integers(0, 256, drawn.shape, dtype=np.uint8)]
-
-
-SHOWN: dict[str, Drawn] = {"numpy": draw, "page": drawn_pages.draw, "noise": noise}
+SHOWN: dict[str, Drawn] = {"numpy": draw, "page": drawn_pages.draw, "noise": drawn_as("noise")}
 
 
 def asked(problem: Problem) -> dict[str, tuple[str, tuple[int, int]]]:
@@ -63,7 +46,7 @@ def main() -> None:
     for kind in ("cursor", "widget"):
         right = {}
         for shown, drawn in SHOWN.items():
-            rows = []
+            talks = []
             for problem in problems:
                 what, (x, y) = asked(problem)[kind]
                 name = HELD.add(drawn(problem)[0])
@@ -71,29 +54,11 @@ def main() -> None:
                     Message(role="user", content=f"<image>{what} at?", media=(name,)),
                     Message(role="assistant", content=said(f"{x} {y}")),
                 )
-                ids, mask = renderer.demonstration(talk)
-                rows.append(Row(ids=ids, trainable=mask))
-            batch = pack(rows)
-            right[shown] = [*map(math.exp, batch.row_sum(score(model, batch).logp * batch.trainable).tolist())]
-        mean = {shown: round(float(np.mean(v)), 3) for shown, v in right.items()}
-        half = float(half_width(np.array(right["page"])))
-        page = mean.pop("page")
+                talks.append(talk)
+            right[shown] = probabilities(model, renderer, talks)
         results.append(
-            result_row(
-                f"where is the {kind}",
-                "probability of the right cell",
-                page,
-                "share",
-                "make bench-seeing-pages",
-                SCREENS,
-                low=round(page - half, 3),
-                high=round(page + half, 3),
-                peers=mean,
-                device=f"1 thread, {platform.machine()}",
-                torch=torch.__version__,
-            )
+            result(f"where is the {kind}", "probability of the right cell", right, "page", "make bench-seeing-pages")
         )
-        print(kind, page, mean, flush=True)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 

@@ -39,7 +39,6 @@ from synth.verify import segments as spans
 from synth.verify.clicks import read as read_screen
 from tasks.lab.arena import World
 from tasks.lab.picture_worlds import (
-    MATRIX_LR,
     SHOWN,
     TOOLS,
     aimed_name,
@@ -47,6 +46,7 @@ from tasks.lab.picture_worlds import (
     continued,
     fitting,
     kept,
+    lessons_optim,
     made,
     said,
     shared_name,
@@ -59,7 +59,6 @@ from training.env.look import look
 from training.env.point import point
 from training.env.rewatch import rewatch
 from training.env.screen import Drawn, screen
-from training.learner.learner import Optim
 from training.model.render import Renderer
 
 TRAIN, HELD = 256, 48  # number of problems for training and for measuring
@@ -310,9 +309,7 @@ def _lessons(rng: Random, n: int) -> list[Talk]:
 
 
 def _continued(begun: tuple[nn.Module, Any], talks: Sequence[Talk], size: Size, name: str) -> tuple[nn.Module, Any]:
-    rates = {"lr": size.lr, "matrix_lr": MATRIX_LR, "warmup": 10, "decay": "linear", "final": 0.2}
-    optim = Optim(kind="muon", steps=size.steps, weight_decay=0.0, **rates)
-    return continued(*begun, talks, optim, seed_for(0, "clips", name, "order"))
+    return continued(*begun, talks, lessons_optim(size.lr, size.steps), seed_for(0, "clips", name, "order"))
 
 
 @lru_cache
