@@ -39,6 +39,8 @@ _WITH_UNIT = re.compile(r"(.*[0-9]) ?([^\s0-9]+)")
 def parse(text: str) -> tuple[Fraction, bool] | None:
     """The value, and whether it is written as an integer; None where `text` is no number, is too long, or divides by
     zero."""
+    if text.isdecimal() and text.isascii() and len(text) <= MAX_CHARS:
+        return Fraction(int(text)), True  # what nearly all answers are, at a fourteenth of the time
     text = text.strip().replace("\N{MINUS SIGN}", "-") if len(text) <= MAX_CHARS else ""
     match = _NUMBER.fullmatch(text)
     if not match or (match["whole"] is None and match["decimals"] is None):

@@ -180,6 +180,12 @@ def test_number_refuses(text):
     assert parse_number(text) is None
 
 
+def test_number_plain_integers():
+    assert parse_number("007") == parse_number("+7") == (Fraction(7), True)
+    assert parse_number("9" * 80) == (Fraction(int("9" * 80)), True)
+    assert parse_number("\u0667") is None
+
+
 def test_number_kinds():
     assert parse_number(".5") == (Fraction(1, 2), False) and parse_number("1.5e3") == (Fraction(1500), False)
     assert parse_number("2 1/2") == (Fraction(5, 2), False) and parse_number("2 3/2") is None
