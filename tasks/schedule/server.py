@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, UTC
 from pathlib import Path
 from typing import Any
@@ -321,6 +321,7 @@ def chosen(api: Any, name: str) -> Any:
 def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
     """Cancel a run and wait until it has ended: its worker, or we where it was started by `espalier run --watch`, ends
     its processes."""
+    import httpx
     from prefect.states import Cancelled, Cancelling
 
     if run.state.is_final():
@@ -336,8 +337,10 @@ def stop(api: Any, root: Path, run: Any, seconds: float = 180.0) -> str:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if not _noted(path)[1]:
-            if not api.read_flow_run(run.id).state.is_cancelled():
-                api.set_flow_run_state(run.id, Cancelled(message="by `espalier stop`"), force=True)
+            # A server that a run or a sweep started for itself has ended with it, after it was told how.
+            with suppress(httpx.TransportError):
+                if not api.read_flow_run(run.id).state.is_cancelled():
+                    api.set_flow_run_state(run.id, Cancelled(message="by `espalier stop`"), force=True)
             return f"{run.name} is cancelled; what was finished stays finished, and the next run goes on from there"
         time.sleep(0.5)
     raise UserError(

@@ -119,3 +119,14 @@ def test_without_a_server_the_sweep_goes_on(tmp_path, monkeypatch):
         runs.begin("a-0", "seed=1", {})
         runs.end("a-0", "Completed", "done")
     assert len(said) == 1 and "goes on without Prefect: no Prefect server answers at PREFECT_API_URL" in said[0]
+
+
+def test_stopping_a_sweep_whose_server_ends_with_it(tmp_path):
+    class Gone(Api):
+        def read_flow_run(self, id):
+            raise away()
+
+    api, running = Gone(), SimpleNamespace(is_final=lambda: False, is_scheduled=lambda: False)
+    run = SimpleNamespace(id=UUID(int=7), name="sweep-a", state=running, deployment_id=None)
+    assert "sweep-a is cancelled" in server.stop(api, tmp_path, run)
+    assert [(i, name) for i, name, _ in api.states] == [(7, "Cancelling")]
