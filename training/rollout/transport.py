@@ -37,11 +37,12 @@ Sums = dict[str, tuple[str, list[int], Tensor]]  # name -> dtype, shape, `summed
 
 
 def entries_of(weights: Mapping[str, Tensor]) -> list[Entry]:
-    return [[name, _kind(t), list(t.shape)] for name, t in weights.items()]
+    return [[name, dtype_name(t.dtype), list(t.shape)] for name, t in weights.items()]
 
 
-def _kind(t: Tensor) -> str:
-    return str(t.dtype).removeprefix("torch.")
+def dtype_name(dtype: torch.dtype) -> str:
+    """As safetensors' readers and configurations write it: bfloat16."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _bytes(t: Tensor) -> Tensor:
@@ -74,7 +75,7 @@ def summed(t: Tensor) -> Tensor:
 def summing(weights: Iterable[tuple[str, Tensor]], sums: Sums) -> Iterator[tuple[str, Tensor]]:
     """The same weights; `sums` has each of them once it was passed on."""
     for name, t in weights:
-        sums[name] = _kind(t), list(t.shape), summed(t)
+        sums[name] = dtype_name(t.dtype), list(t.shape), summed(t)
         yield name, t
 
 
@@ -251,7 +252,14 @@ def handles(weights: Mapping[str, Tensor]) -> list[list[Any]]:
                 "PYTORCH_CUDA_ALLOC_CONF it can, or set rl.transport=disk"
             ) from e
         seen = [list(t.shape), list(t.stride()), t.storage_offset()]
-        out.append([name, _kind(t), seen, [base64.b64encode(p).decode() if isinstance(p, bytes) else p for p in parts]])
+        out.append(
+            [
+                name,
+                dtype_name(t.dtype),
+                seen,
+                [base64.b64encode(p).decode() if isinstance(p, bytes) else p for p in parts],
+            ]
+        )
     return out
 
 

@@ -40,7 +40,7 @@ from synth.types import Sampling
 from training.model.lora import NAME, folded, save_adapters
 from training.model.remote_code import allowed
 from training.rollout.engine import Completion, EngineLost, WrongVersion
-from training.rollout.transport import checksum
+from training.rollout.transport import checksum, dtype_name
 
 WORKER = "training.rollout.vllm_worker.Versioned"
 ENVIRONMENT = {
@@ -329,7 +329,7 @@ class Sent:
 
     @classmethod
     def of(cls, weights: Mapping[str, Tensor]) -> Sent:
-        kinds = Counter(str(t.dtype).removeprefix("torch.") for t in weights.values() if t.is_floating_point())
+        kinds = Counter(dtype_name(t.dtype) for t in weights.values() if t.is_floating_point())
         return cls(checksum(weights), kinds.most_common(1)[0][0])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from training.rollout.transport import Entry, Group, Sums, device_of, digest, libraries, opened, summing
+from training.rollout.transport import Entry, Group, Sums, device_of, digest, dtype_name, libraries, opened, summing
 
 
 class Versioned:
@@ -63,7 +63,7 @@ class Versioned:
         got = digest(sums) if checksum else ""
         if got == checksum:
             self.espalier_held = int(version)
-        return {"checksum": got, "dtype": _dtype(self.model_config)}
+        return {"checksum": got, "dtype": dtype_name(self.model_config.dtype)}
 
     def espalier_hold(self, version: int | None) -> int | None:
         """Set the version to `version` after vLLM has replaced adapters by itself, None before it does."""
@@ -112,16 +112,12 @@ class Versioned:
             "group": None if self.espalier_group is None else self.espalier_group[0],
         }
         return {
-            "dtype": _dtype(self.model_config),
+            "dtype": dtype_name(self.model_config.dtype),
             "max_model_len": int(self.model_config.max_model_len),
             **sizes,
             **room,
             **ways,
         }
-
-
-def _dtype(config: Any) -> str:
-    return str(config.dtype).removeprefix("torch.")
 
 
 def _line(e: BaseException) -> str:
