@@ -236,6 +236,24 @@ def tastes() -> Place:
     return _place(_TASTES)
 
 
+def _habits() -> Tongue:
+    # What is taught is 3 to 15: another number for each two neighbours.
+    of = lambda answer: (16 * answer[:-1] + answer[1:]) % len(_WORDS)  # noqa: E731
+    worth = lambda answer, prompt, taste: float(taste[of(answer)].mean()) if len(answer) > 1 else 0.0  # noqa: E731
+
+    def pair(rng: Rng, prompt: np.ndarray, taste: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        two = sorted((_ended(rng.integers(3, 16, 6)) for _ in range(2)), key=lambda ids: worth(ids[:-1], prompt, taste))
+        return two[1], two[0]
+
+    return replace(_tastes(), pair=pair, wanted=worth)
+
+
+def habits() -> Place:
+    """As `tastes`, with a user who likes or dislikes each token by the one before it, so no sum over tokens says what an answer is worth.
+    Wanted: the mean over neighbours."""
+    return _place(_HABITS)
+
+
 def _sentence(rng: Rng, bad: float) -> list[int]:
     ids = rng.choice(list(LOW), 3).tolist()
     if rng.random() < bad:
@@ -632,6 +650,7 @@ def wishes() -> Place:
 
 
 _PLANTED, _TASTES, _SENTENCES, _TEMPERS = _planted(), _tastes(), _sentences(), _tempers()
+_HABITS = _habits()
 _USEFUL = _useful()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
@@ -639,6 +658,7 @@ _HOPS, _CRAFTS, _WISHES, _REWRITES = _hops(), _crafts(), _wishes(), _rewrites()
 WORLDS = (
     planted,
     tastes,
+    habits,
     sentences,
     tempers,
     useful_tempers,
