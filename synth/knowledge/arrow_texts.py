@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from json.encoder import encode_basestring as quote  # `json.dumps` of a text, without its object for each
 from typing import Any, overload
 
 import numpy as np
@@ -79,3 +80,24 @@ def encoded(chunks: Sequence[pa.Array], none: int) -> tuple[ArrowTexts, np.ndarr
         new = kept[new]
         names = pa.concat_arrays([names.slice(0, empty), names.slice(empty + 1)])
     return ArrowTexts(names), new[codes]
+
+
+def in_json(texts: pa.Array) -> pa.Array:
+    """As `json.dumps` writes each text, with all of its letters."""
+    if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
+        return pa.array((t if t is None else quote(t) for t in texts.to_pylist()), TEXT)
+    return joined('"', texts, '"')
+
+
+def contents(texts: pa.Array) -> memoryview:
+    """One text after the other."""
+    if not len(texts):
+        return memoryview(b"")
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return memoryview(data or b"")[int(ends[0]) : int(ends[-1])]
+
+
+def joined(*parts: pa.Array | pa.Scalar | str) -> pa.Array:
+    """Texts, piece after piece; a piece may be the same for all."""
+    return pc.binary_join_element_wise(*(pa.scalar(p, TEXT) if isinstance(p, str) else p for p in (*parts, "")))

@@ -15,14 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from functools import cached_property
-from json.encoder import encode_basestring as _quoted  # `json.dumps` of a text, without its object for each
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from synth.knowledge.arrow_texts import TEXT as _TEXT
-from synth.knowledge.arrow_texts import ArrowTexts, pc
+from synth.knowledge.arrow_texts import ArrowTexts, contents, in_json, joined, pc, quote
 from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
@@ -67,15 +66,15 @@ class Stated:
     def arrays(self) -> _Arrays:
         """[values] "y", the values, and "Y", each with a capital; "ids"; "tails", of the text of which a fact's id is the hash
         the end; and [texts] "texts"."""
-        head, literal = _quoted(self.relation.name), self.relation.literal
+        head, literal = quote(self.relation.name), self.relation.literal
         return _Arrays(
             y=lambda arrays: self.values.array,
             Y=lambda arrays: _capitals(self.values),
-            ids=lambda arrays: arrays["y"] if literal else _join(f"{self.relation.range}:", arrays["y"]),
+            ids=lambda arrays: arrays["y"] if literal else joined(f"{self.relation.range}:", arrays["y"]),
             tails=lambda arrays: (
-                _join(f",{head},null,", _json(arrays["ids"]), "]")
+                joined(f",{head},null,", in_json(arrays["ids"]), "]")
                 if literal
-                else _join(f",{head},", _json(arrays["ids"]), ",null]")
+                else joined(f",{head},", in_json(arrays["ids"]), ",null]")
             ),
             texts=lambda arrays: self.texts.array,
         )
@@ -155,7 +154,7 @@ class ColumnBase:
     def _ids(self) -> pa.Array:
         """[entities] their ids."""
         types = pa.array([f"{t}:" for t in self.type_names], _TEXT).take(pa.array(self.types))
-        return _join(types, self.entities.array)
+        return joined(types, self.entities.array)
 
     @cached_property
     def _names(self) -> _Arrays:
@@ -168,7 +167,7 @@ class ColumnBase:
     @cached_property
     def _numbers(self) -> np.ndarray:
         """[facts] uint64, in their order: the eight bytes that are the id of each."""
-        quoted = _json(self._ids.slice(0, len(self.subjects)))
+        quoted = in_json(self._ids.slice(0, len(self.subjects)))
         out = np.empty(self.accepted, np.uint64)
         done = 0
         for rows, of, codes in self._places():
@@ -223,7 +222,7 @@ class ColumnBase:
                     parts[name].append(ends)
                 if "span" in parts:
                     x = self._names["x"].take(records)
-                    parts["span"].append(_join(x, f" {s.column} = ", s.arrays["texts"].take(texts)))
+                    parts["span"].append(joined(x, f" {s.column} = ", s.arrays["texts"].take(texts)))
                 if "text" in parts:
                     parts["text"].append(self._sentences(k, records, new))
             place = np.empty(len(rows), np.int64)
@@ -232,8 +231,8 @@ class ColumnBase:
             done = {f: pa.concat_arrays(some).take(order) for f, some in parts.items()}
             done["id"] = _hex(numbers)
             done["title"] = self._names["x"].take(pa.array(rows))
-            done["subject"] = _join(head, done["title"])
-            done["source"] = _join(f"{self.name} line ", pa.array(self.lines[rows]).cast(_TEXT))
+            done["subject"] = joined(head, done["title"])
+            done["source"] = joined(f"{self.name} line ", pa.array(self.lines[rows]).cast(_TEXT))
             if "relation" in names:
                 labels = pa.array([s.relation.name for s in self.stated], _TEXT)
                 done["relation"] = labels.take(pa.array(of))
@@ -249,20 +248,19 @@ class ColumnBase:
                 self._names[name].take(records) if blank == "x" else self.stated[k].arrays[name].take(values),
                 after,
             ]
-        return _join(*(p for p in parts if not isinstance(p, str) or p))
+        return joined(*(p for p in parts if not isinstance(p, str) or p))
 
-    def sentences(self, k: int, records: np.ndarray) -> list[str | None]:
-        """What the facts of some records under relation `stated[k]` say; None where a record has none."""
-        s = self.stated[k]
-        codes = s.codes[records]
-        (there,) = np.nonzero(codes != NONE)
-        texts = self._sentences(k, pa.array(records[there]), pa.array(s.new[codes[there]])).to_pylist()
-        if len(there) == len(records):
-            return texts
-        out: list[str | None] = [None] * len(records)
-        for i, text in zip(there.tolist(), texts, strict=True):
-            out[i] = text
-        return out
+    def said(self, records: np.ndarray, which: np.ndarray) -> pa.Array:
+        """What the facts of some records say, each of the relation `stated[which]`, in their order."""
+        parts, places = [pa.array([], _TEXT)], [np.zeros(0, np.int64)]
+        for k in np.flatnonzero(np.bincount(which)).tolist():
+            (here,) = np.nonzero(which == k)
+            s, some = self.stated[k], records[here]
+            parts.append(self._sentences(k, pa.array(some), pa.array(s.new[s.codes[some]])))
+            places.append(here)
+        place = np.empty(len(records), np.int64)
+        place[np.concatenate(places)] = np.arange(len(records))
+        return pa.concat_arrays(parts).take(pa.array(place))
 
     def fact_batches(self) -> Iterator[list[Fact]]:
         """The facts in their order, some at a time."""
@@ -315,30 +313,30 @@ class ColumnBase:
         """As `KB.digest`, of the lines in their order without a list of them: the text of a name ends with a quote, so
         that none is the beginning of another, and lines are in the order of their names."""
         total = hashlib.sha256()
-        quoted = _json(self._ids)
-        heads = pa.array([f", {_quoted(t)}" for t in self.type_names], _TEXT)
+        quoted = in_json(self._ids)
+        heads = pa.array([f", {quote(t)}" for t in self.type_names], _TEXT)
         entities = self.order[ArrowTexts(quoted).take(self.order).ranked()]
         for at in range(0, len(entities), _BATCH):
             some = entities[at : at + _BATCH]
-            names = _json(self.entities.take(some).array)
-            ends = ["".join(f", {_quoted(a)}" for a in sorted(self.aliases.get(e, ()))) + "]\n" for e in some.tolist()]
+            names = in_json(self.entities.take(some).array)
+            ends = ["".join(f", {quote(a)}" for a in sorted(self.aliases.get(e, ()))) + "]\n" for e in some.tolist()]
             types = heads.take(pa.array(self.types[some]))
-            lines = _join('["entity", ', quoted.take(pa.array(some)), ", ", names, types, pa.array(ends, _TEXT))
-            total.update(_bytes(lines))
+            lines = joined('["entity", ', quoted.take(pa.array(some)), ", ", names, types, pa.array(ends, _TEXT))
+            total.update(contents(lines))
         columns = []
-        for s in sorted(self.stated, key=lambda s: _quoted(s.relation.name)):
-            head = f", {_quoted(s.relation.name)}, {json.dumps(s.relation.literal)}, "
+        for s in sorted(self.stated, key=lambda s: quote(s.relation.name)):
+            head = f", {quote(s.relation.name)}, {json.dumps(s.relation.literal)}, "
             columns.append((s, pa.scalar(head, _TEXT)))
         records = ArrowTexts(quoted.slice(0, len(self.subjects))).ranked()
         for at in range(0, len(records), _BATCH):
             some = records[at : at + _BATCH]
-            subjects = _join('["fact", ', quoted.take(pa.array(some)))
+            subjects = joined('["fact", ', quoted.take(pa.array(some)))
             cells = []
             for s, head in columns:
                 codes = s.codes[some]
                 of = pa.array(s.new[codes], mask=codes == NONE)
-                cells.append(pc.coalesce(_join(subjects, head, _json(s.arrays["ids"].take(of)), "]\n"), ""))
-            total.update(_bytes(_join(*cells)))
+                cells.append(pc.coalesce(joined(subjects, head, in_json(s.arrays["ids"].take(of)), "]\n"), ""))
+            total.update(contents(joined(*cells)))
         for line in sorted(
             json.dumps(["relation", *map(str, astuple(r))], ensure_ascii=False) for r in self.relations.values()
         ):
@@ -414,7 +412,7 @@ def _texts(texts: pa.Array) -> Texts:
     if not len(texts):
         return Texts.of(())
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return Texts(np.frombuffer(_bytes(texts), np.uint8), offsets[1:] - offsets[0])
+    return Texts(np.frombuffer(contents(texts), np.uint8), offsets[1:] - offsets[0])
 
 
 def _sentence(relation: Relation) -> tuple[list[str], list[str]]:
@@ -438,30 +436,9 @@ def _capitals(texts: ArrowTexts) -> pa.Array:
     return pa.concat_arrays([pa.array([t[:1].upper() + t[1:] for t in some], _TEXT) for some in parts])
 
 
-def _json(texts: pa.Array) -> pa.Array:
-    """As `json.dumps` writes each text, with all of its letters."""
-    if pc.any(pc.match_substring_regex(texts, r'["\\\x00-\x1f]')).as_py():
-        return pa.array((t if t is None else _quoted(t) for t in texts.to_pylist()), _TEXT)
-    return _join('"', texts, '"')
-
-
-def _bytes(texts: pa.Array) -> memoryview:
-    """One text after the other."""
-    if not len(texts):
-        return memoryview(b"")
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return memoryview(data or b"")[int(ends[0]) : int(ends[-1])]
-
-
-def _join(*parts: pa.Array | pa.Scalar | str) -> pa.Array:
-    """Texts, piece after piece; a piece may be the same for all."""
-    return pc.binary_join_element_wise(*(pa.scalar(p, _TEXT) if isinstance(p, str) else p for p in (*parts, "")))
-
-
 def _hashes(*parts: pa.Array | str) -> np.ndarray:
     """[texts] uint64, the first eight bytes of the hash of each text, given as for `_join`."""
-    texts, sha = _join(*parts).cast(pa.large_binary()).to_pylist(), hashlib.sha256
+    texts, sha = joined(*parts).cast(pa.large_binary()).to_pylist(), hashlib.sha256
     return np.frombuffer(b"".join([sha(t).digest()[:8] for t in texts]), ">u8")
 
 

@@ -20,10 +20,13 @@ from contextlib import nullcontext
 from functools import lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import bm25s
 import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
@@ -44,16 +47,25 @@ for _c in filter(_WORD.match, map(chr, range(128))):
     _LOWER[ord(_c)] = ord(_c.lower())
 
 
-def _numbered(texts: Sequence[str], place: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers int32 [words], how many words each text has int64 [texts]) of `words` of texts, split by Arrow. place: word
-    -> its number, to which new words are added."""
+def _numbered(texts: Sequence[str] | pa.Array, place: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    """(numbers int32 [words], how many words each text has int64 [texts]) of `words` of texts (pa.large_string, or a
+    list), split by Arrow. place: word -> its number, to which new words are added."""
     import pyarrow as pa  # only building needs it
     from pyarrow import compute
 
-    blanked = pa.array([t if t.isascii() else " ".join(words(t)) for t in texts], pa.large_string())
+    pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
+    blanked: Any
+    if isinstance(texts, pa.Array):
+        blanked, plain = texts, pc.string_is_ascii(texts)
+        if not pc.all(plain).as_py():
+            odd = pc.invert(plain)
+            some = [" ".join(words(t)) for t in blanked.filter(odd).to_pylist()]
+            blanked = pc.replace_with_mask(texts, odd, pa.array(some, pa.large_string()))
+    else:
+        blanked = pa.array([t if t.isascii() else " ".join(words(t)) for t in texts], pa.large_string())
+    assert not blanked.offset
     _, offsets, data = blanked.buffers()
     lower = _LOWER[np.frombuffer(data, np.uint8)] if data else np.zeros(0, np.uint8)
-    pc: Any = compute  # its functions are made when it is imported, so that no checker of types knows them
     split = pc.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(texts), offsets, pa.py_buffer(lower)))
     own = split.flatten().dictionary_encode()
     names, codes = own.dictionary.to_pylist(), own.indices.to_numpy()
@@ -198,12 +210,19 @@ class Ranking:
     def of(texts: Iterable[str], folder: Path | None = None, *, cache: int = 65536) -> Ranking:
         """The ranking of texts, in memory; or written into `folder` as `save` does, and read from there. Raises ValueError
         where none has a word."""
+        texts = iter(texts)
+        return Ranking.of_batches(iter(lambda: list(islice(texts, _BATCH)), []), folder, cache=cache)
+
+    @staticmethod
+    def of_batches(
+        batches: Iterable[Sequence[str] | pa.Array], folder: Path | None = None, *, cache: int = 65536
+    ) -> Ranking:
+        """As `of`, of texts of which some are given together, as lists or as pa.large_string."""
         place: dict[str, int] = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         numbers, sizes = _Numbers(folder), array("i")
-        texts = iter(texts)
-        while some := list(islice(texts, _BATCH)):
+        for some in batches:
             new, own = _numbered(some, place)
             numbers.add(new)
             sizes.frombytes(own.astype(np.int32).tobytes())

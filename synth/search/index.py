@@ -17,15 +17,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain, count, islice
+from itertools import chain, count
+from json.encoder import encode_basestring as quote
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
@@ -33,10 +35,15 @@ from synth.knowledge.postings import as_number
 from synth.search.bm25 import Ranking, words
 from synth.search.embeddings import Embedder
 from synth.search.hybrid import ALIKE, Hybrid, Vectors
-from synth.types import canonical_json
+from synth.search.pages import Page
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from synth.search import blocks
 
 NOTHING = "nothing found"
-LINE, PART = 400, 1600  # characters
+PART = 1600  # characters
 _SCHEMA = """
 CREATE TABLE page (number INTEGER PRIMARY KEY, id TEXT NOT NULL, title TEXT NOT NULL, line INTEGER NOT NULL,
     lines INTEGER NOT NULL, mention INTEGER NOT NULL, mentions INTEGER NOT NULL);
@@ -53,20 +60,7 @@ _SORTED = """
 INSERT INTO name SELECT text, page FROM unsorted ORDER BY text, page;
 DROP TABLE unsorted;
 """
-_ROWS = 8192  # that are written together
-_MENTIONS = 1024  # that are kept together, as JSON
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """id: unique; title and aliases: names it opens under; text: its lines; mentions: lines of other pages that belong
-    on this one too."""
-
-    id: str
-    title: str
-    text: str
-    aliases: tuple[str, ...] = ()
-    mentions: tuple[str, ...] = ()
+_TOLD = 256  # pieces of lines of other pages that are written together
 
 
 def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
@@ -108,59 +102,11 @@ def table_title(relation: Relation) -> str:
     return f"table of {relation.domain.replace('_', ' ')} by {relation.label}"
 
 
-def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text, none empty, none longer than `LINE` but for single words of more."""
-    for line in text.split("\n"):
-        line = " ".join(line.split())
-        if len(line) <= LINE:
-            if line:
-                yield line
-            continue
-        now = ""
-        for piece in _pieces(line):
-            if now and len(now) + len(piece) > LINE:
-                yield now.strip()
-                now = ""
-            now += piece
-        if now.strip():
-            yield now.strip()
-
-
-def _pieces(line: str) -> Iterator[str]:
-    """Sentences, and words where a sentence is too long; together they are the line. A word of more than `LINE` is
-    cut."""
-    for sentence in re.split(r"(?<=[.!?;] )", line):
-        if len(sentence) <= LINE:
-            yield sentence
-            continue
-        for word in re.split(r"(?<= )", sentence):
-            yield from (word[i : i + LINE] for i in range(0, len(word), LINE))
-
-
-class Digest:
-    """`synth.types.digest(*parts, list)` of a list that is given in pieces."""
-
-    def __init__(self, *parts: object) -> None:
-        self._total = hashlib.sha256(canonical_json(parts)[:-1].encode() + b",[")
-        self._first = True
-
-    def extend(self, some: Sequence[str]) -> str:
-        """The JSON of `some`."""
-        text = canonical_json(some)
-        inside = text[1:-1]
-        self._total.update((inside if self._first or not inside else f",{inside}").encode())
-        self._first = self._first and not inside
-        return text
-
-    def hexdigest(self) -> str:
-        total = self._total.copy()
-        total.update(b"]]")
-        return total.hexdigest()
-
-
-def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchIndex:
+def build_index(pages: Iterable[Page | blocks.Block], folder: Path | None = None) -> SearchIndex:
     """The index over `pages`, in `folder` (made anew) or in memory. Raises ValueError for no pages and for
     an id given twice."""
+    from synth.search import blocks  # Arrow: only building needs it
+
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "pages.sqlite").unlink(missing_ok=True)
@@ -168,32 +114,47 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
     connection.executescript(
         f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; {_SCHEMA.format(tokens=_TOKENS)}"
     )
-    content, ranked, mentioned = hashlib.sha256(), 0, 0
-    insert = {
-        "page": _Insert(connection, "INSERT INTO page VALUES (?, ?, ?, ?, ?, ?, ?)"),
-        "name": _Insert(connection, "INSERT INTO unsorted VALUES (?, ?)"),
-        "line": _Insert(connection, "INSERT INTO line VALUES (?, ?, ?)"),
-    }
+    content = hashlib.sha256()
 
-    def written() -> Iterator[str]:
-        """Writes page after page, and yields the lines that are ranked."""
-        nonlocal ranked, mentioned
-        for number, page in enumerate(pages):
-            names = {n.casefold() for n in (page.title, page.id, *page.aliases)}
-            insert["name"].add([(n, number) for n in names])
-            lines = list(lines_of(page.text)) or ([] if page.mentions else [page.title])
-            insert["line"].add([(ranked + i, number, line) for i, line in enumerate(lines)])
-            told = Digest(page.id, page.title, sorted(names), lines)
-            first, mentions = mentioned, iter(page.mentions)
-            while some := list(islice(mentions, _MENTIONS)):
-                connection.execute("INSERT INTO mention VALUES (?, ?)", (mentioned, told.extend(some)))
-                mentioned += len(some)
-            insert["page"].add([(number, page.id, page.title, ranked, len(lines), first, mentioned - first)])
-            content.update(told.hexdigest().encode())
-            ranked += len(lines)
-            yield from [f"{page.title} {line}" for line in lines]
-        for rows in insert.values():
-            rows.flush()
+    def written() -> Iterator[pa.Array]:
+        """Writes pages, and yields the lines that are ranked."""
+        number = ranked = mentioned = 0
+        for block in blocks.blocks_of(pages):
+            n, lines = len(block.ids), len(block.lines)
+            sizes = block.sizes.tolist()
+            starts = (ranked + np.cumsum(block.sizes) - block.sizes).tolist()
+            of = np.repeat(np.arange(number, number + n), block.sizes).tolist()
+            rows = zip(range(ranked, ranked + lines), of, block.lines.to_pylist(), strict=True)
+            connection.executemany("INSERT INTO line VALUES (?, ?, ?)", rows)
+            names = [
+                sorted({x.casefold() for x in (title, id, *aliases)})
+                for id, title, aliases in zip(block.ids, block.titles, block.aliases, strict=True)
+            ]
+            rows = [(name, number + i) for i, some in enumerate(names) for name in some]
+            connection.executemany("INSERT INTO unsorted VALUES (?, ?)", rows)
+            texts, ends = blocks.listed(block.lines)
+            begin, told, rows = 0, list[tuple[int, str]](), []
+            for i, (id, title, size) in enumerate(zip(block.ids, block.titles, sizes, strict=True)):
+                # `synth.types.digest` of id, title, names, lines, and lines of other pages
+                known = ",".join(map(quote, names[i]))
+                total = hashlib.sha256(f"[{quote(id)},{quote(title)},[{known}],[".encode())
+                total.update(texts[ends[begin] : max(ends[begin], ends[begin + size] - 1)])
+                total.update(b"],[")
+                begin, first = begin + size, mentioned
+                for many, text in block.mentions[i]:
+                    total.update(f"{',' if mentioned > first else ''}{text}".encode())
+                    told.append((mentioned, f"[{text}]"))
+                    mentioned += many
+                total.update(b"]]")
+                content.update(total.hexdigest().encode())
+                rows.append((number + i, id, title, starts[i], size, first, mentioned - first))
+                if len(told) >= _TOLD:
+                    connection.executemany("INSERT INTO mention VALUES (?, ?)", told)
+                    told.clear()
+            connection.executemany("INSERT INTO mention VALUES (?, ?)", told)
+            connection.executemany("INSERT INTO page VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            number, ranked = number + n, ranked + lines
+            yield block.ranked()
         finishing.append(beside.submit(finish))
 
     def finish() -> None:
@@ -214,29 +175,12 @@ def build_index(pages: Iterable[Page], folder: Path | None = None) -> SearchInde
         first = next(texts, None)
         if first is None:
             raise ValueError("there are no pages to search: check the sources")
-        ranking = Ranking.of(chain([first], texts), None if folder is None else folder / "ranking")
+        ranking = Ranking.of_batches(chain([first], texts), None if folder is None else folder / "ranking")
         finishing[0].result()
     if folder is not None:
         connection.close()
         return _opened(folder, ranking)
     return SearchIndex(connection, ranking)
-
-
-class _Insert:
-    """Rows of a table, written some at a time."""
-
-    def __init__(self, connection: sqlite3.Connection, sql: str) -> None:
-        self._connection, self._sql = connection, sql
-        self._rows: list[tuple[object, ...]] = []
-
-    def add(self, rows: list) -> None:
-        self._rows += rows
-        if len(self._rows) >= _ROWS:
-            self.flush()
-
-    def flush(self) -> None:
-        self._connection.executemany(self._sql, self._rows)
-        self._rows.clear()
 
 
 def open_index(folder: Path) -> SearchIndex:

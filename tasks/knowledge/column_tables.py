@@ -6,29 +6,30 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import astuple
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from synth.knowledge.arrow_texts import ArrowTexts
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, joined
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, index_facts
 from synth.knowledge.postings import as_number
-from synth.search.index import Page, build_index, table_title
+from synth.search.blocks import Block, in_pieces, listed
+from synth.search.index import build_index, table_title
 from synth.types import SCHEMA_VERSION, Quarantined
 from tasks.storage import tables
 
 _GROUP = 131_072  # rows of a table that are written together
-_PAGES, _FEW = 8192, 64  # pages that are made together; lines of other pages of which all are made at once
+_PAGES, _FEW = 8192, 64  # pages that are made together; lines of other pages that are made with all of theirs
 
 
 @contextmanager
@@ -156,32 +157,36 @@ def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
     }
 
 
-def pages(base: ColumnBase) -> Iterator[Page]:
+def pages(base: ColumnBase) -> Iterator[Block]:
     """As `synth.search.index.pages_of_kb`."""
     records = len(base.subjects)
     order = [k for k, s in enumerate(base.stated) if not s.late] + [k for k, s in enumerate(base.stated) if s.late]
     to, mentioned_by, which = _mentions(base, order)
     for at in range(0, len(base.order), _PAGES):
         some = base.order[at : at + _PAGES]
-        own = some[some < records]
-        about = dict(zip(own.tolist(), zip(*(base.sentences(k, own) for k in order), strict=True), strict=True))
+        (place,) = np.nonzero(some < records)
+        own = some[place]
+        row, column = np.nonzero(np.stack([base.stated[k].codes[own] >= 0 for k in order], 1))
         a, b = to.searchsorted(some), to.searchsorted(some, "right")
-        few = b - a <= _FEW
-        places = np.concatenate(
-            [np.arange(i, j) for i, j in zip(a[few].tolist(), b[few].tolist(), strict=True)] or [a[:0]]
-        )
-        told = iter(_Said(base, mentioned_by[places], which[places]))
+        few = np.where(b - a <= _FEW, b - a, 0)
+        starts = np.cumsum(few) - few
+        places = np.arange(few.sum()) + np.repeat(a - starts, few)
+        data, ends = listed(base.said(mentioned_by[places], which[places]))
         names, types = base.entities.take(some).array.to_pylist(), base.types[some].tolist()
-        for e, x, t, i, j in zip(some.tolist(), names, types, a.tolist(), b.tolist(), strict=True):
-            yield Page(
-                id=f"{base.type_names[t]}:{x}",
-                title=x,
-                text="\n".join([x for x in about.get(e, ()) if x is not None]),
-                aliases=base.aliases.get(e, ()),
-                mentions=tuple(islice(told, j - i))
-                if j - i <= _FEW
-                else cast("tuple[str, ...]", _Said(base, mentioned_by[i:j], which[i:j])),
-            )
+        yield Block.of(
+            [f"{base.type_names[t]}:{x}" for x, t in zip(names, types, strict=True)],
+            names,
+            [base.aliases.get(e, ()) for e in some.tolist()],
+            base.said(own[row], np.array(order)[column]),
+            np.bincount(place[row], minlength=len(some)),
+            [
+                ([(n, str(data[ends[i] : ends[i + n] - 1], "utf-8"))] if n else ())
+                if j - k <= _FEW
+                else in_pieces(_said(base, mentioned_by[k:j], which[k:j]))
+                for i, n, k, j in zip(starts.tolist(), few.tolist(), a.tolist(), b.tolist(), strict=True)
+            ],
+            a < b,
+        )
     by_name = np.empty(records, np.int32)
     by_name[base.subjects.ranked()] = np.arange(records, dtype=np.int32)
     ranked = sorted(
@@ -205,51 +210,24 @@ def pages(base: ColumnBase) -> Iterator[Page]:
         if len(rows) > 2:
             of = s.new[s.codes[rows]]
             sort = np.lexsort((by_name[rows], rank[of]))
-            told = _Told(base.subjects, s.values, rows[sort].astype(np.int32), of[sort])
-            lines = cast("tuple[str, ...]", told)  # made as they are read: a line for each record at once is large
-            yield Page(id=f"table:{s.relation.name}", title=table_title(s.relation), text="", mentions=lines)
-
-
-class _Told(Sequence[str]):
-    """The lines "subject: value" of a table, made as they are read."""
-
-    def __init__(self, subjects: ArrowTexts, values: ArrowTexts, rows: np.ndarray, of: np.ndarray) -> None:
-        self._subjects, self._values, self._rows, self._of = subjects, values, rows, of
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, i: Any) -> Any:
-        return f"{self._subjects[int(self._rows[i])]}: {self._values[int(self._of[i])]}"
-
-    def __iter__(self) -> Iterator[str]:
-        for at in range(0, len(self), _GROUP):
-            subjects, values = (
-                self._subjects.take(self._rows[at : at + _GROUP]),
-                self._values.take(self._of[at : at + _GROUP]),
+            lines = _told(base.subjects, s.values, rows[sort].astype(np.int32), of[sort])
+            title = [f"table:{s.relation.name}"], [table_title(s.relation)]
+            yield Block.of(
+                *title, [()], pa.array([], TEXT), np.zeros(1, np.int64), [in_pieces(lines)], np.ones(1, bool)
             )
-            yield from [f"{x}: {value}" for x, value in zip(subjects, values, strict=True)]
 
 
-class _Said(Sequence[str]):
-    """What facts say, made as it is read: of records `rows`, each under the relation stated[which]."""
+def _told(subjects: ArrowTexts, values: ArrowTexts, rows: np.ndarray, of: np.ndarray) -> Iterator[pa.Array]:
+    """The lines "subject: value" of a table, some at a time: a line for each record at once is large."""
+    for at in range(0, len(rows), _GROUP):
+        names, texts = subjects.take(rows[at : at + _GROUP]), values.take(of[at : at + _GROUP])
+        yield joined(names.array, ": ", texts.array)
 
-    def __init__(self, base: ColumnBase, rows: np.ndarray, which: np.ndarray) -> None:
-        self._base, self._rows, self._which = base, rows, which
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, i: Any) -> Any:
-        return self._base.sentences(int(self._which[i]), self._rows[i : i + 1])[0]
-
-    def __iter__(self) -> Iterator[str]:
-        for at in range(0, len(self), _PAGES):
-            rows, which = self._rows[at : at + _PAGES], self._which[at : at + _PAGES]
-            sentences = np.empty(len(rows), object)
-            for k in np.unique(which).tolist():
-                sentences[which == k] = self._base.sentences(k, rows[which == k])
-            yield from sentences.tolist()
+def _said(base: ColumnBase, rows: np.ndarray, which: np.ndarray) -> Iterator[pa.Array]:
+    """`ColumnBase.said`, some at a time."""
+    for at in range(0, len(rows), _GROUP):
+        yield base.said(rows[at : at + _GROUP], which[at : at + _GROUP])
 
 
 def _first(base: ColumnBase, k: int) -> int:

@@ -1,5 +1,8 @@
 """The search engine: search, open and find; its index on disk; what hostile pages and queries cannot do; recordings."""
 
+import hashlib
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +11,10 @@ from synth.knowledge.kb import passages
 from synth.knowledge.world import world
 from synth.search import index as of_pages
 from synth.search.bm25 import Ranking
-from synth.search.index import LINE, NOTHING, PART, Page, build_index, lines_of, open_index, pages_of_kb
+from synth.search import blocks
+from synth.search import pages as in_pages
+from synth.search.index import NOTHING, PART, Page, build_index, open_index, pages_of_kb
+from synth.search.pages import LINE, lines_of
 from tasks.core.errors import UserError
 from tasks.knowledge.recording import Recorder, replay
 from synth.types import digest
@@ -112,27 +118,67 @@ def test_pages_of_a_kb_are_found_as_its_passages_are():
     ) == 1  # but ranked once
 
 
-def test_the_hash_of_a_page_of_many_lines_is_that_of_all_of_them():
-    for lines in ([], ["a"], ['b "quoted"', "é", "c"]):
-        for size in (1, 2, 3):
-            page = of_pages.Digest("id", "title", [], ["x"])
-            page.extend([])
-            for at in range(0, len(lines), size):
-                page.extend(lines[at : at + size])
-            assert page.hexdigest() == digest("id", "title", [], ["x"], lines)
+def test_the_digest_is_that_of_each_page(monkeypatch):
+    odd = ['b "quoted"', "é", "c\\d", "e"]
+    pages = [*PAGES, *(Page(id=f"m{n}", title="M", text="a\n" * n, mentions=tuple(odd[:n])) for n in range(5))]
+    told = [
+        digest(
+            p.id,
+            p.title,
+            sorted({n.casefold() for n in (p.title, p.id, *p.aliases)}),
+            list(lines_of(p.text)) or ([] if p.mentions else [p.title]),
+            *([list(p.mentions)]),
+        )
+        for p in pages
+    ]
+    whole = hashlib.sha256("".join(told).encode()).hexdigest()
+    for some in (1, 2, 3, 1024):
+        monkeypatch.setattr(in_pages, "MENTIONS", some)
+        assert build_index(pages).digest() == whole
 
 
 def test_rows_are_written_some_at_a_time(monkeypatch):
     whole = build_index(PAGES)
-    monkeypatch.setattr(of_pages, "_ROWS", 2)
+    monkeypatch.setattr(blocks, "_PAGES", 2)
+    monkeypatch.setattr(of_pages, "_TOLD", 1)
     few = build_index(PAGES)
     assert few.digest() == whole.digest()
     assert list(few._connection.iterdump()) == list(whole._connection.iterdump())
 
 
+def test_lines_of_many_pages_are_those_of_each():
+    rng = random.Random(0)
+    parts = [
+        "a",
+        "word. ",
+        "x" * 180,
+        " ",
+        "\n",
+        "\t",
+        "\r",
+        "\x1c",
+        "\x85",
+        "\xa0",
+        "\u1680",
+        "\u2003",
+        "\u2028",
+        "\u202f",
+        "\u3000",
+    ]
+    for _ in range(50):
+        texts = ["".join(rng.choices(parts, k=rng.randrange(7))) for _ in range(rng.randrange(1, 6))]
+        mentions = [("m",) * rng.randrange(2) for _ in texts]
+        pages = [Page(id=f"{i}", title=f"T{i}", text=t, mentions=m) for i, (t, m) in enumerate(zip(texts, mentions))]
+        (block,) = blocks.blocks_of(pages)
+        lines = [list(lines_of(p.text)) or ([] if p.mentions else [p.title]) for p in pages]
+        assert block.lines.to_pylist() == [x for some in lines for x in some]
+        assert block.sizes.tolist() == [len(some) for some in lines]
+        assert block.ranked().to_pylist() == [f"{p.title} {x}" for p, some in zip(pages, lines) for x in some]
+
+
 @pytest.mark.parametrize("disk", [False, True])
 def test_lines_of_other_pages_are_found_on_their_page_alone(monkeypatch, tmp_path, disk):
-    monkeypatch.setattr(of_pages, "_MENTIONS", 3)
+    monkeypatch.setattr(in_pages, "MENTIONS", 3)
     many = tuple(f"the red fox of {i}" for i in range(8))
     pages = [
         Page(id="a", title="Fox", text="no red here\na red fox", mentions=many),

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import bm25s
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from synth.knowledge.kb import Passage, passages
@@ -128,4 +129,9 @@ def test_texts_are_split_together_as_each_alone() -> None:
         assert [names[n] for n in numbers[at : at + size].tolist()] == words(text), repr(text)
         at += size
     assert at == len(numbers) and "" not in place
+    texts = [t.encode("utf-8", "ignore").decode() for t in texts]
+    for some in (texts, texts[:5], [], ["a b"]):
+        of = {w: i for i, w in enumerate(place)}
+        ours, alone = _numbered(pa.array(some, pa.large_string()), of), _numbered(some, dict(place))
+        assert [x.tolist() for x in ours] == [x.tolist() for x in alone]
     assert [x.tolist() for x in _numbered(["", "?!"], {})] == [[], [0, 0]]
