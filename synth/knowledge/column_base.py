@@ -198,6 +198,56 @@ class ColumnBase:
             some = sort[at : at + 4 * _BATCH]
             yield rows[some], of[some], codes[some], self._numbers[some]
 
+    def index_columns(self, end: str = "") -> Iterator[tuple[pa.Array, pa.Array, pa.Array]]:
+        """Some at a time, in their order: (subject, relation, id) of the facts, or where `end` is "object" or "literal",
+        (relation, that, id) of those that have it."""
+        relations = sorted(range(len(self.stated)), key=lambda k: self.stated[k].relation.name)
+        at = self._where()
+        if not end:
+            names = pa.array([self.stated[k].relation.name for k in relations], _TEXT)
+            records = self.subjects.ranked()
+            for begin in range(0, len(records), max(1, 4 * _BATCH // max(1, len(relations)))):
+                some = records[begin : begin + max(1, 4 * _BATCH // max(1, len(relations)))]
+                there = np.stack([self.stated[k].codes[some] != NONE for k in relations], 1)
+                numbers = self._numbers[np.stack([at(k, some) for k in relations], 1)[there]]
+                row, column = np.nonzero(there)
+                subjects = joined(f"{self.type}:", self._names["x"].take(pa.array(some[row])))
+                yield subjects, names.take(pa.array(column)), _hex(numbers)
+            return
+        for s, k in ((self.stated[k], k) for k in relations):
+            if s.relation.literal == (end == "literal"):
+                rows = np.flatnonzero(s.codes != NONE)
+                rank = np.empty(len(s.values), np.int32)
+                rank[ArrowTexts(s.arrays["ids"]).ranked()] = np.arange(len(rank), dtype=np.int32)
+                of, numbers = s.new[s.codes[rows]], self._numbers[at(k, rows)]
+                sort = np.lexsort((numbers, rank[of]))
+                for begin in range(0, len(sort), 4 * _BATCH):
+                    some = sort[begin : begin + 4 * _BATCH]
+                    name = pa.array([s.relation.name], _TEXT).take(pa.array(np.zeros(len(some), np.int8)))
+                    yield name, s.arrays["ids"].take(pa.array(of[some])), _hex(numbers[some])
+
+    def _where(self) -> Callable[[int, np.ndarray], np.ndarray]:
+        """The places of the facts of some records under relation `stated[k]`, of those that have one."""
+        now = [k for k, s in enumerate(self.stated) if not s.late]
+        starts = np.zeros(len(self.subjects), np.int64)
+        for k in now:
+            starts += self.stated[k].codes != NONE
+        before = int(starts.sum())
+        starts = np.cumsum(starts) - starts
+        late = {}
+        for k, s in enumerate(self.stated):
+            if s.late:
+                late[k] = np.cumsum(s.codes != NONE) + (before - 1)
+                before = int(late[k][-1]) + 1 if len(late[k]) else before
+
+        def place(k: int, records: np.ndarray) -> np.ndarray:
+            if k in late:
+                return late[k][records]
+            others = (self.stated[j].codes[records] != NONE for j in now if j < k)
+            return starts[records] + sum(x.astype(np.int64) for x in others)
+
+        return place
+
     def _in_order(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
         done = 0
         for rows, of, codes in self._places():

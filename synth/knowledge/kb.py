@@ -12,7 +12,7 @@ import json
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
@@ -249,15 +249,9 @@ class KB:
             total.update(line.encode() + b"\n")
         return total.hexdigest()
 
-    def sqlite(
-        self,
-        connection: sqlite3.Connection,
-        *,
-        rows: Mapping[str, Iterable[Sequence[object]]] | None = None,
-        indexed: bool = True,
-    ) -> None:
+    def sqlite(self, connection: sqlite3.Connection) -> None:
         """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both
-        directions. `rows`: table -> its rows, instead of those of this base. `indexed`: else `index_facts` does that."""
+        directions."""
         for table, cls, values in (
             ("entity", Entity, self.entities),
             ("relation", Relation, self.relations),
@@ -276,11 +270,13 @@ class KB:
                 ]
                 for value in values.values()
             )
-            connection.executemany(
-                f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", own if rows is None else rows[table]
-            )
-        if indexed:
-            index_facts(connection)
+            connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(names))})", own)
+        for name, columns in (
+            ("forward", "(subject, relation)"),
+            ("to_object", "(relation, object) WHERE object IS NOT NULL"),
+            ("to_literal", "(relation, literal) WHERE literal IS NOT NULL"),
+        ):
+            connection.execute(f"CREATE INDEX fact_{name} ON fact {columns}")
 
     def density(self, *, deepest: int = 4, least: float = 0.1) -> dict[str, object]:
         """How much there is to chain.
@@ -303,16 +299,6 @@ class KB:
         columns = np.array(ends, np.int64).reshape(-1, 4).T
         forward, backward = columns[2].astype(bool), columns[3].astype(bool)
         return densities(len(place), columns[0], columns[1], forward, backward, deepest=deepest, least=least)
-
-
-def index_facts(connection: sqlite3.Connection) -> None:
-    """The indexes of the facts that `KB.sqlite` writes."""
-    for name, columns in (
-        ("forward", "subject, relation"),
-        ("to_object", "relation, object"),
-        ("to_literal", "relation, literal"),
-    ):
-        connection.execute(f"CREATE INDEX fact_{name} ON fact ({columns})")
 
 
 def densities(

@@ -45,7 +45,7 @@ class Prover:
             connection.execute(
                 "INSERT OR IGNORE INTO fact (id, subject, relation, object, source, span) "
                 "SELECT 'other way ' || f.id, f.object, f.relation, f.subject, f.source, f.span FROM fact f "
-                "WHERE f.relation = ? AND NOT EXISTS (SELECT 1 FROM fact g "
+                "WHERE f.relation = ? AND f.object IS NOT NULL AND NOT EXISTS (SELECT 1 FROM fact g "
                 "WHERE g.relation = f.relation AND g.subject = f.object AND g.object = f.subject)",
                 (relation,),
             )

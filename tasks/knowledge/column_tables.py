@@ -6,11 +6,9 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import astuple
-from itertools import chain
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,9 @@ from pyarrow import parquet
 from synth.knowledge.arrow_texts import TEXT, ArrowTexts, joined
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, index_facts
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.knowledge.postings import as_number
+from synth.knowledge.sqlite_pages import SqlitePages
 from synth.search.blocks import Block, in_pieces, listed
 from synth.search.index import build_index, table_title
 from synth.types import SCHEMA_VERSION, Quarantined
@@ -100,15 +99,10 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
 def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[str, Any]:
     """Everything but schema and card; the card is returned."""
     write_tables(folder, base)
-    connection = write_facts(folder, base)
+    write_sql(folder, base)
     digest = base.digest()
     base.forget()
-    # SQLite sorts facts while pages are written: it does not need the interpreter
-    with ThreadPoolExecutor(1) as beside:
-        sorting = beside.submit(index_facts, connection)
-        index = build_index(pages(base), folder / "index")
-        sorting.result()
-    connection.close()
+    index = build_index(pages(base), folder / "index")
     return {
         "entities": len(base.order),
         "facts": base.accepted,
@@ -125,36 +119,24 @@ def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[st
 
 
 def write_sql(folder: Path, base: ColumnBase) -> None:
-    """kb.sqlite."""
-    connection = write_facts(folder, base)
-    index_facts(connection)
-    connection.close()
-
-
-def write_facts(folder: Path, base: ColumnBase) -> sqlite3.Connection:
-    """kb.sqlite without indexes."""
-    connection = sqlite3.connect(folder / "kb.sqlite", check_same_thread=False)
-    connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
+    """kb.sqlite: the tables and indexes that `KB.sqlite` makes, filled in the order of their keys."""
+    connection = sqlite3.connect(folder / "kb.sqlite")
     with connection:
-        KB((), base.relations.values(), ()).sqlite(connection, rows=_rows(base), indexed=False)
-    return connection
-
-
-def _rows(base: ColumnBase) -> dict[str, Iterable[tuple[Any, ...]]]:
-    """Rows for `KB.sqlite`, in the order of their ids: the tables are kept in that order, and a row put in between others
-    costs more the larger the table is."""
-    names = ("id", "subject", "relation", "object", "literal", "source", "span")
-    return {
-        "entity": (
-            (id, name, type_, json.dumps(aliases, ensure_ascii=False) if aliases else "[]", source)
-            for some in base.entity_columns(by_id=True)
-            for id, name, type_, aliases, source in zip(*some.values(), strict=True)
-        ),
-        "relation": (astuple(r) for r in base.relations.values()),
-        "fact": chain.from_iterable(
-            zip(*(some[n].to_pylist() for n in names), strict=True) for some in base.fact_columns(names, by_id=True)
-        ),
-    }
+        KB((), base.relations.values(), ()).sqlite(connection)
+    connection.close()
+    with SqlitePages(folder / "kb.sqlite") as file:
+        with file.fill("entity") as entities:
+            for some in base.entity_columns(by_id=True):
+                some["aliases"] = [json.dumps(a, ensure_ascii=False) if a else "[]" for a in some["aliases"]]
+                entities.add([pa.array(column, TEXT) for column in some.values()])
+        names = [f.name for f in fields(Fact)]
+        with file.fill("fact") as facts:
+            for some in base.fact_columns(names, by_id=True):
+                facts.add([some[name] for name in names])
+        for index, end in (("fact_forward", ""), ("fact_to_object", "object"), ("fact_to_literal", "literal")):
+            with file.fill(index) as rows:
+                for some in base.index_columns(end):
+                    rows.add(some)
 
 
 def pages(base: ColumnBase) -> Iterator[Block]:
