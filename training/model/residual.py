@@ -22,8 +22,8 @@ from training.model.model import head_weight, logit_factor, own_hidden
 
 
 class Edit(Protocol):
-    """A change of the residual stream of one row. `layers`: after which blocks, counted from 0. `start`: the first position
-    that it may change; what is before is read once for all rows that begin with it."""
+    """A change of the residual stream of one row. `layers`: after which blocks, counted from 0, or from -1 at the end. `start`: the
+    first position that it may change; what is before is read once for all rows that begin with it."""
 
     @property
     def layers(self) -> Sequence[int]: ...
@@ -90,6 +90,14 @@ def fitting(model: nn.Module, vector: Tensor) -> Tensor:
     return vector
 
 
+def check_edits(model: nn.Module, edits: Sequence[Edit | None]) -> None:
+    """Raises ValueError for an edit of a layer that does not exist, and for a vector of another model."""
+    for layer in {layer for e in edits if e is not None for layer in e.layers}:
+        layer_of(model, layer)
+    for vector in {e.vector.shape: e.vector for e in edits if isinstance(e, AddVector)}.values():
+        fitting(model, vector)
+
+
 def read_out(model: nn.Module) -> tuple[nn.Module, Tensor]:
     """The norm behind the last block, and the head's weight [V, d], scaled as the logits are: logits = norm(x) weight^T.
     Raises ValueError where that is not how the model reads its stream out."""
@@ -107,7 +115,8 @@ def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> 
     exist."""
     blocks = blocks_of(model)
     named = {layer for e in edits if e is not None for layer in e.layers}
-    wanted = sorted({layer_of(model, layer) for layer in named})
+    place = {layer: layer_of(model, layer) for layer in named}
+    wanted = sorted(set(place.values()))
     with ExitStack() as hooks:
         for layer in wanted:
 
@@ -115,7 +124,7 @@ def edited(model: nn.Module, edits: Sequence[Edit | None], position: Tensor) -> 
                 stream = output[0] if isinstance(output, tuple) else output
                 changed = stream.clone()
                 for b, edit in enumerate(edits):
-                    if edit is not None and layer in edit.layers:
+                    if edit is not None and any(place[named] == layer for named in edit.layers):
                         changed[b] = edit(layer, stream[b], position[b])
                 return (changed, *output[1:]) if isinstance(output, tuple) else changed
 

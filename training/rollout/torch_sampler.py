@@ -38,7 +38,7 @@ from training.model.native.decode import Drawn, TurnDecoder
 from training.model.native.layers import usable
 from training.model.products import blocks
 from training.model.render import Renderer
-from training.model.residual import Edit, edited, untouched
+from training.model.residual import Edit, check_edits, edited, untouched
 from training.rollout.ending import ChoiceTree, Ending
 from training.rollout import graphs
 from training.types import Segment, Stop
@@ -84,8 +84,8 @@ class TorchSampler:
     ) -> Session:
         """Start one conversation per prompt (ids [n]) with one seed each, with the current weights; equal prompts are
         prefilled once. edits: per conversation how its residual stream is changed, or None. policies: per conversation
-        the name of its adapters (training/model/lora.py). Raises ValueError for a prompt without tokens, and for an
-        edit of a layer that does not exist."""
+        the name of its adapters (training/model/lora.py). Raises ValueError for a prompt without tokens, for an edit
+        of a layer that does not exist, and for a vector of another model."""
         self.sync()
         return Session(self, prompts, seeds, edits, policies)
 
@@ -159,6 +159,7 @@ class Session:
         self.edits = list(edits) if any(e is not None for e in edits) else []
         if not all(len(p) for p in prompts):
             raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} has no tokens: a model needs at least one")
+        check_edits(sampler.model, self.edits)
         sampler.model.eval()
         self.turns = np.zeros(len(prompts), dtype=np.int64)  # [rows] that each has had
         self.graph: graphs.StepGraph | None = None

@@ -1,5 +1,7 @@
 """The residual stream, read and changed: by layer, position and row, and no neighbour notices."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
@@ -33,6 +35,13 @@ def told(source, edits, temperature=1.0):
     going = [i for i, s in enumerate(out) if s.stop == "end"]
     session.observe(going, [tiny.ids(3, seed=i, below=16)[0] for i in going])
     return out, dict(zip(going, session.generate(Sampling(max_tokens=20)), strict=True)), session
+
+
+def test_a_layer_counted_from_the_end_is_that_layer():
+    source = sampler()
+    first, last = (told(source, [replace(far(source, 40.0), layer=n)] * 4)[0] for n in (1, -1))
+    plain = told(source, [far(source, 0.0)] * 4)[0]
+    assert [s.logp.tolist() for s in first] == [s.logp.tolist() for s in last] != [s.logp.tolist() for s in plain]
 
 
 @pytest.mark.parametrize("row", range(4))
@@ -139,3 +148,6 @@ def test_layers_and_vectors_that_do_not_fit_are_refused():
         fitting(model, torch.zeros(7))
     with pytest.raises(ValueError, match="there is no layer 9"):
         sampler().open(PROMPTS[:1], [1], [AddVector(vector=torch.zeros(32), layer=9)])
+    for vector in (torch.zeros(48), torch.ones(1)):  # one number would be added everywhere
+        with pytest.raises(ValueError, match=r"the vector has the shape .* made with another model"):
+            sampler().open(PROMPTS[:2], [1, 2], [None, AddVector(vector=vector, layer=1)])
