@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from synth.knowledge.arrow_texts import contents, pc
 
-_LEAF, _INNER = 0x0A, 0x02  # kinds of pages
+_ROWS, _KEYS = 0x0D, 0x0A  # pages of rows by number, and by key
+_ABOVE = {_ROWS: 0x05, _KEYS: 0x02}  # pages that lead to these
 _BYTES = pa.large_binary()
 
 
@@ -59,29 +60,32 @@ class SqlitePages:
         self.pages += len(page) // self.size
         return first
 
-    def page(self, cells: Sequence[bytes], right: int) -> bytes:
+    def page(self, kind: int, cells: Sequence[bytes], right: int) -> bytes:
         """A page of cells that lead to other pages."""
         at, places = self.size, []
         for cell in reversed(cells):
             at -= len(cell)
             places.append(at.to_bytes(2, "big"))
-        head = bytes([_INNER, 0, 0]) + len(cells).to_bytes(2, "big") + at.to_bytes(2, "big") + b"\0"
+        head = bytes([kind, 0, 0]) + len(cells).to_bytes(2, "big") + at.to_bytes(2, "big") + b"\0"
         head += right.to_bytes(4, "big") + b"".join(reversed(places))
         return head.ljust(at, b"\0") + b"".join(cells)
 
 
 class _Tree:
-    """A table WITHOUT ROWID or an index, in the order of the key. Each page but the last of its level is as full as it can be."""
+    """A table or an index, in the order of the key. Each page but the last of its level is as full as it can be."""
 
     def __init__(self, of: SqlitePages, root: int) -> None:
         self._of, self._root = of, root
         of.file.seek((root - 1) * of.size)
         head = of.file.read(8)
-        assert head[0] == _LEAF and not any(head[1:5]), "an empty table WITHOUT ROWID or index is filled"
+        self._kind = head[0]
+        assert self._kind in _ABOVE and not any(head[1:5]), "what is filled is empty"
         self._waiting = pa.array([], _BYTES)  # cells that fit on a page
-        # above the leaves: pages, each with the cell after it, and the bytes that these take
+        self._numbers = np.zeros(0, np.int64)  # of these
+        # above the leaves: pages, each with what leads beyond it, and the bytes that these take
         self._levels: list[tuple[list[tuple[int, bytes]], int]] = []
-        self._most = (of.size - 12) * 64 // 255 - 23  # bytes of a row that lie on a page, and at least if more
+        # bytes of a row that lie on a page, and at least if more
+        self._most = of.size - 35 if self._kind == _ROWS else (of.size - 12) * 64 // 255 - 23
         self._least = (of.size - 12) * 32 // 255 - 23
 
     def __enter__(self) -> _Tree:
@@ -91,36 +95,57 @@ class _Tree:
         if kind is None and len(self._waiting):
             self._finish()
 
-    def add(self, columns: Sequence[pa.Array]) -> None:
-        """Rows of texts that come after those before, key first; columns: pa.large_string."""
-        cells = self._cells([c.cast(_BYTES) for c in columns])
+    def add(self, columns: Sequence[pa.Array], numbers: np.ndarray | None = None) -> None:
+        """Rows that come after those before. columns: pa.large_string, or whole numbers from 0; key first. numbers [rows]: of
+        a table that is not WITHOUT ROWID, where a column INTEGER PRIMARY KEY holds nulls."""
+        assert (numbers is None) == (self._kind == _KEYS)
+        if not len(columns[0]):
+            return
+        cells = self._cells(columns, numbers)
         cells = pa.concat_arrays([self._waiting, cells]) if len(self._waiting) else cells
+        numbers = None if numbers is None else np.concatenate([self._numbers, numbers])
         ends = _ends(cells)
         taken = (ends - ends[0] + 2 * np.arange(len(ends))).tolist()  # with two bytes each that say where it is
         begin, starts = 0, []
         while (end := bisect_right(taken, taken[begin] + self._of.size - 8) - 1) < len(cells):
             starts.append(begin)
             begin = end
-        stops = np.array([*starts[1:], begin], np.int64) - 1  # this one leads from its page to the next
         if starts:
+            stops = np.array([*starts[1:], begin], np.int64)
+            if numbers is None:  # the last cell of each page leads to the next
+                stops -= 1
+                after = cells.take(pa.array(stops)).to_pylist()
+            else:
+                after = _varints(numbers[stops - 1][:, None]).to_pylist()
             first = self._of.append(self._leaves(cells, ends, np.array(starts, np.int64), stops))
-            for i, cell in enumerate(cells.take(pa.array(stops)).to_pylist()):
+            for i, cell in enumerate(after):
                 self._up(0, first + i, cell)
         self._waiting = pa.concat_arrays([cells.slice(begin)])
+        if numbers is not None:
+            self._numbers = numbers[begin:]
 
-    def _cells(self, columns: list[pa.Array]) -> pa.Array:
-        """Each row as a cell: its length, the length of the head, the kinds of the values; then these."""
-        n, k = len(columns[0]), len(columns)
-        kinds, lengths = np.zeros((n, k + 2), np.int64), np.zeros(n, np.int64)
+    def _cells(self, columns: Sequence[pa.Array], numbers: np.ndarray | None) -> pa.Array:
+        """Each row as a cell: its length, its number, the length of the head, the kinds of the values; then these."""
+        n, k, head = len(columns[0]), len(columns), 1 if numbers is None else 2
+        kinds, lengths, values = np.zeros((n, k + head + 1), np.int64), np.zeros(n, np.int64), []
         for i, column in enumerate(columns):
-            length = pc.binary_length(column)
-            kinds[:, i + 2] = pc.coalesce(pc.add(pc.multiply(length, 2), 13), 0).to_numpy(zero_copy_only=False)
-            lengths += pc.coalesce(length, 0).to_numpy(zero_copy_only=False)
-        kinds[:, 1] = 1 + _widths(kinds[:, 2:]).sum(1)
-        kinds[:, 0] = lengths + kinds[:, 1]
-        assert kinds[:, 1].max(initial=0) < 128
-        filled = (pc.coalesce(c, pa.scalar(b"", _BYTES)) if c.null_count else c for c in columns)
-        cells = pc.binary_join_element_wise(_varints(kinds), *filled, pa.scalar(b"", _BYTES))
+            if pa.types.is_null(column.type):
+                continue
+            if pa.types.is_integer(column.type):
+                kinds[:, i + head + 1], value = _integers(column.to_numpy().astype(np.int64))
+            else:
+                value = column.cast(_BYTES)
+                length = pc.add(pc.multiply(pc.binary_length(value), 2), 13)
+                kinds[:, i + head + 1] = pc.coalesce(length, 0).to_numpy(zero_copy_only=False)
+                value = pc.coalesce(value, pa.scalar(b"", _BYTES)) if value.null_count else value
+            lengths += np.diff(_ends(value))
+            values.append(value)
+        kinds[:, head] = 1 + _widths(kinds[:, head + 1 :]).sum(1)
+        kinds[:, 0] = lengths + kinds[:, head]
+        if numbers is not None:
+            kinds[:, 1] = numbers
+        assert kinds[:, head].max(initial=0) < 128
+        cells = pc.binary_join_element_wise(_varints(kinds), *values, pa.scalar(b"", _BYTES))
         long = kinds[:, 0] > self._most
         if long.any():
             own = [self._cut(c, p) for c, p in zip(cells.filter(pa.array(long)).to_pylist(), kinds[long, 0].tolist())]
@@ -142,7 +167,7 @@ class _Tree:
         ends = ends - ends[0]
         begin = self._of.size - (ends[stops] - ends[starts])
         heads = np.zeros((len(many), 8), np.uint8)
-        heads[:, 0] = _LEAF
+        heads[:, 0] = self._kind
         heads[:, 3], heads[:, 4], heads[:, 5], heads[:, 6] = many >> 8, many & 255, begin >> 8, begin & 255
         first = np.cumsum(many) - many
         every = np.arange(many.sum()) + np.repeat(starts - first, many)
@@ -166,7 +191,7 @@ class _Tree:
         cells, size = self._levels[level] if level < len(self._levels) else ([], 0)
         if size + len(cell) + 6 > self._of.size - 12:
             before, last = cells.pop()
-            full = self._of.page([p.to_bytes(4, "big") + c for p, c in cells], before)
+            full = self._of.page(_ABOVE[self._kind], [p.to_bytes(4, "big") + c for p, c in cells], before)
             self._up(level + 1, self._of.append(full), last)
             cells, size = [], 0
         cells.append((page, cell))
@@ -176,7 +201,9 @@ class _Tree:
         stops, starts = np.array([len(self._waiting)]), np.array([0])
         page = self._leaves(self._waiting, _ends(self._waiting), starts, stops)
         for cells, _ in self._levels:
-            page = self._of.page([p.to_bytes(4, "big") + c for p, c in cells], self._of.append(page))
+            page = self._of.page(
+                _ABOVE[self._kind], [p.to_bytes(4, "big") + c for p, c in cells], self._of.append(page)
+            )
         self._of.file.seek((self._root - 1) * self._of.size)
         self._of.file.write(page)
 
@@ -189,6 +216,16 @@ def _ends(cells: pa.Array) -> np.ndarray:
 def _widths(numbers: np.ndarray) -> np.ndarray:
     """Bytes of each as SQLite's variable-length number; below 2^35."""
     return sum(((numbers >= 1 << 7 * i).astype(np.int64) for i in range(1, 5)), np.ones(numbers.shape, np.int64))
+
+
+def _integers(numbers: np.ndarray) -> tuple[np.ndarray, pa.Array]:
+    """(the kind of each number, its bytes: none for 0 and 1)."""
+    steps = (numbers[:, None] >= [2, 1 << 7, 1 << 15, 1 << 23, 1 << 31, 1 << 47]).sum(1)  # the highest bit is the sign
+    width = np.array([0, 1, 2, 3, 4, 6, 8])[steps]
+    own = numbers.astype(">i8").view(np.uint8).reshape(-1, 8)[np.arange(8) >= 8 - width[:, None]]
+    starts = np.concatenate([[0], np.cumsum(width)])
+    kinds = np.where(steps > 0, steps, 8 + numbers)
+    return kinds, pa.Array.from_buffers(_BYTES, len(numbers), [None, pa.py_buffer(starts), pa.py_buffer(own)])
 
 
 def _varints(rows: np.ndarray) -> pa.Array:

@@ -1,19 +1,24 @@
-"""Pages as columns: what `build_index` writes, some pages at a time, without an object for each line."""
+"""Pages as columns, and their tables in an index: some pages at a time, without an object for each line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from array import array
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from json.encoder import encode_basestring as quote
 
 import numpy as np
 import pyarrow as pa
 
-from synth.knowledge.arrow_texts import TEXT, contents, in_json, joined, pc
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, contents, in_json, joined, pc
+from synth.knowledge.sqlite_pages import SqlitePages
 from synth.search import pages as of_pages
 from synth.search.pages import LINE, Page, lines_of
 
 _PAGES, _LETTERS = 2048, 1 << 22  # pages, and letters on them, that are made a block
+_TOLD, _SORTED = 256, 65_536  # pieces of lines of other pages, and names, that are written together
 # what `str.split` takes for a blank, but for single ones between words
 _BLANKS = r"[\x00-\x1f\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]|^ | $|  |^$"
 
@@ -76,6 +81,60 @@ def blocks_of(pages: Iterable[Page | Block]) -> Iterator[Block]:
             waiting, letters = [], 0
     if waiting:
         yield _block(waiting)
+
+
+def write(file: SqlitePages, pages: Iterable[Page | Block]) -> Generator[pa.Array, None, str]:
+    """Writes pages into the empty tables `page`, `line`, `mention` and `name` of an index, and yields the lines that are
+    ranked. Returns 64 hex digits of all pages in their order."""
+    number = ranked = mentioned = 0
+    content, names = hashlib.sha256(), list[pa.Array]()
+    of_names = array("i")
+    with file.fill("page") as page, file.fill("line") as line, file.fill("mention") as mention:
+        for block in blocks_of(pages):
+            n, lines = len(block.ids), len(block.lines)
+            starts = ranked + np.cumsum(block.sizes) - block.sizes
+            of = np.repeat(np.arange(number, number + n), block.sizes)
+            line.add([pa.nulls(lines), pa.array(of), block.lines], np.arange(ranked, ranked + lines))
+            texts, ends = listed(block.lines)
+            begin, firsts, own = 0, [], list[str]()
+            told, numbers = list[str](), list[int]()
+            for i, (id, title, aliases, size) in enumerate(
+                zip(block.ids, block.titles, block.aliases, block.sizes.tolist(), strict=True)
+            ):
+                known = sorted({x.casefold() for x in (title, id, *aliases)})
+                own += known
+                of_names.extend([number + i] * len(known))
+                # `synth.types.digest` of id, title, names, lines, and lines of other pages
+                total = hashlib.sha256(f"[{quote(id)},{quote(title)},[{','.join(map(quote, known))}],[".encode())
+                total.update(texts[ends[begin] : max(ends[begin], ends[begin + size] - 1)])
+                total.update(b"],[")
+                begin += size
+                firsts.append(mentioned)
+                for many, text in block.mentions[i]:
+                    total.update(f"{',' if mentioned > firsts[-1] else ''}{text}".encode())
+                    told.append(f"[{text}]")
+                    numbers.append(mentioned)
+                    mentioned += many
+                    if len(told) >= _TOLD:
+                        mention.add([pa.nulls(len(told)), pa.array(told, TEXT)], np.array(numbers))
+                        told, numbers = [], []
+                total.update(b"]]")
+                content.update(total.hexdigest().encode())
+            mention.add([pa.nulls(len(told)), pa.array(told, TEXT)], np.array(numbers, np.int64))
+            begins = pa.array(firsts, pa.int64()), pa.array(np.diff(firsts, append=mentioned))
+            heads = pa.array(block.ids, TEXT), pa.array(block.titles, TEXT), pa.array(starts), pa.array(block.sizes)
+            page.add([pa.nulls(n), *heads, *begins], np.arange(number, number + n))
+            names.append(pa.array(own, TEXT))
+            number, ranked = number + n, ranked + lines
+            yield block.ranked()
+    texts = pa.concat_arrays(names or [pa.array([], TEXT)])
+    names.clear()
+    order, of = ArrowTexts(texts).ranked(), np.frombuffer(of_names, np.int32) if of_names else np.zeros(0, np.int32)
+    with file.fill("name") as name:
+        for at in range(0, len(order), _SORTED):
+            some = order[at : at + _SORTED]
+            name.add([texts.take(pa.array(some)), pa.array(of[some])])
+    return content.hexdigest()
 
 
 def _block(pages: Sequence[Page]) -> Block:

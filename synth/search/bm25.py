@@ -17,7 +17,7 @@ import unicodedata
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
 _DATA, _INDICES, _STARTS = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"  # as bm25s calls them
+_VOCABULARY, _WORDS = "vocab.index.json", "vocabulary.json"  # as bm25s calls the words, and as we do
 _BATCH = 16_384  # texts that are split together
 _CHUNK = 65_536  # texts whose words are looked through together
 _BLOCK = 1 << 21  # places of words that are sorted together
@@ -202,9 +203,20 @@ class Ranking:
     """`top(query, k)` gives the places of the k best texts. Answers are cached (least recently used are evicted first),
     because a policy in training repeats its queries. Made by `Ranking.of` or `Ranking.load`."""
 
-    def __init__(self, index: bm25s.BM25, vocabulary: dict[str, int], n: int, *, cache: int = 65536) -> None:
-        self._index, self._vocabulary, self._n = index, vocabulary, n
+    def __init__(self, index: bm25s.BM25, vocabulary: dict[str, int] | Path, n: int, *, cache: int = 65536) -> None:
+        """vocabulary: the number of each word, or the folder of `save`, from which they are read when the first is asked
+        for."""
+        self._index, self._given, self._n = index, vocabulary, n
         self._top = lru_cache(maxsize=cache)(self._rank)
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, int]:
+        if isinstance(self._given, dict):
+            return self._given
+        words = json.loads((self._given / _WORDS).read_text(encoding="utf-8"))
+        if words["n"] != self._n:
+            raise ValueError(f"{_WORDS} is of {words['n']} texts and the scores are of {self._n}")
+        return {w: i for i, w in enumerate(words["words"])}
 
     @staticmethod
     def of(texts: Iterable[str], folder: Path | None = None, *, cache: int = 65536) -> Ranking:
@@ -243,12 +255,10 @@ class Ranking:
             starts = np.concatenate([[0], np.cumsum(frequency)])
             index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
             vocabulary = {w: i for i, w in enumerate(names)}
-            index.vocab_dict = vocabulary | {"": len(vocabulary)}  # as bm25s adds it
-            index.unique_token_ids_set = set(index.vocab_dict.values())
+            index.unique_token_ids_set = set(range(len(vocabulary) + 1))  # bm25s adds an empty word
             return Ranking(index, vocabulary, n, cache=cache)
         none = np.zeros(0)
         index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
-        index.vocab_dict = {w: i for i, w in enumerate([*names, ""])}
         _save(folder, index, names, n)
         del index, names
         data, indices = _Array(folder / _DATA, np.float64), _Array(folder / _INDICES, np.int32)
@@ -261,7 +271,7 @@ class Ranking:
         indices.close()
         np.save(folder / _STARTS, np.concatenate([[0], np.cumsum(np.concatenate(frequencies))]))
         del numbers, sizes, blocks, frequencies
-        return Ranking.load(folder, cache=cache)
+        return Ranking(_mapped(folder), folder, n, cache=cache)
 
     def __len__(self) -> int:
         """The number of texts."""
@@ -303,18 +313,35 @@ class Ranking:
         """What `save` wrote; the arrays stay on disk and are mapped into memory. Raises ValueError where the folder
         holds none."""
         try:
-            index = bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False, verbosity=0)
-            vocabulary = json.loads((folder / "vocabulary.json").read_text(encoding="utf-8"))
-            return Ranking(index, {w: i for i, w in enumerate(vocabulary["words"])}, vocabulary["n"], cache=cache)
+            index = _mapped(folder)
+            ranking = Ranking(index, folder, index.scores["num_docs"], cache=cache)
+            assert ranking._vocabulary is not None  # read at once: whoever loads it asks for words
+            return ranking
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder} holds no ranking ({error}): build the index anew") from error
 
 
+def _mapped(folder: Path) -> bm25s.BM25:
+    return bm25s.BM25.load(folder, mmap=True, load_vocab=False, show_progress=False, verbosity=0)
+
+
 def _save(folder: Path, index: bm25s.BM25, names: Sequence[str], n: int) -> None:
-    index.save(folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, show_progress=False)
-    # as `json.dumps`, some at a time
-    with (folder / "vocabulary.json").open("w", encoding="utf-8", newline="") as file:
-        file.write(f'{{"n": {n}, "words": [')
+    index.vocab_dict = {}
+    index.save(
+        folder, data_name=_DATA, indices_name=_INDICES, indptr_name=_STARTS, vocab_name=_VOCABULARY, show_progress=False
+    )
+    dumps = bm25s.json_functions.dumps
+    after = dumps({"a": 0, "b": 1}, ensure_ascii=False).partition("0")[2].partition('"')[0]  # as it writes a comma
+    # as it and `json.dumps` write them, some at a time
+    with (
+        (folder / _VOCABULARY).open("w", encoding="utf-8") as file,
+        (folder / _WORDS).open("w", encoding="utf-8", newline="") as words,
+    ):
+        file.write("{")
+        words.write(f'{{"n": {n}, "words": [')
         for at in range(0, len(names), _BATCH):
-            file.write((", " if at else "") + json.dumps(names[at : at + _BATCH], ensure_ascii=False)[1:-1])
-        file.write("]}")
+            some = names[at : at + _BATCH]
+            file.write(dumps({w: at + i for i, w in enumerate(some)}, ensure_ascii=False)[1:-1] + after)
+            words.write((", " if at else "") + json.dumps(some, ensure_ascii=False)[1:-1])
+        file.write(dumps({"": len(names)}, ensure_ascii=False)[1:])  # bm25s adds an empty word
+        words.write("]}")

@@ -14,20 +14,18 @@ replay of a demonstration checks.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count
-from json.encoder import encode_basestring as quote
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from synth.knowledge.documents import Document, harmless
 from synth.knowledge.kb import KB, Relation, passages
@@ -52,15 +50,9 @@ CREATE TABLE line (rank INTEGER PRIMARY KEY, page INTEGER NOT NULL, text TEXT NO
 CREATE TABLE mention (number INTEGER PRIMARY KEY, texts TEXT NOT NULL);
 CREATE TABLE content (digest TEXT NOT NULL);
 CREATE VIRTUAL TABLE words USING fts5(text, content='line', content_rowid='rank', {tokens});
-CREATE TEMP TABLE unsorted (text TEXT NOT NULL, page INTEGER NOT NULL);
 """
 _TOKENS = 'tokenize="unicode61 remove_diacritics 0"'
-# what is sorted is sorted once, at the end: a row put into its place each time costs more the larger the index is
-_SORTED = """
-INSERT INTO name SELECT text, page FROM unsorted ORDER BY text, page;
-DROP TABLE unsorted;
-"""
-_TOLD = 256  # pieces of lines of other pages that are written together
+_WORDS = 1 << 24  # bytes of words that FTS5 sorts in memory
 
 
 def pages_of(documents: Iterable[Document]) -> Iterator[Page]:
@@ -105,82 +97,51 @@ def table_title(relation: Relation) -> str:
 def build_index(pages: Iterable[Page | blocks.Block], folder: Path | None = None) -> SearchIndex:
     """The index over `pages`, in `folder` (made anew) or in memory. Raises ValueError for no pages and for
     an id given twice."""
-    from synth.search import blocks  # Arrow: only building needs it
+    from synth.knowledge.sqlite_pages import SqlitePages  # Arrow: only building needs it
+    from synth.search import blocks
 
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "pages.sqlite").unlink(missing_ok=True)
-    connection = sqlite3.connect(":memory:" if folder is None else folder / "pages.sqlite", check_same_thread=False)
-    connection.executescript(
-        f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536; {_SCHEMA.format(tokens=_TOKENS)}"
-    )
-    content = hashlib.sha256()
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
+        path = Path(place) / "pages.sqlite"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(_SCHEMA.format(tokens=_TOKENS))
+        finishing: list[Future[None]] = []
 
-    def written() -> Iterator[pa.Array]:
-        """Writes pages, and yields the lines that are ranked."""
-        number = ranked = mentioned = 0
-        for block in blocks.blocks_of(pages):
-            n, lines = len(block.ids), len(block.lines)
-            sizes = block.sizes.tolist()
-            starts = (ranked + np.cumsum(block.sizes) - block.sizes).tolist()
-            of = np.repeat(np.arange(number, number + n), block.sizes).tolist()
-            rows = zip(range(ranked, ranked + lines), of, block.lines.to_pylist(), strict=True)
-            connection.executemany("INSERT INTO line VALUES (?, ?, ?)", rows)
-            names = [
-                sorted({x.casefold() for x in (title, id, *aliases)})
-                for id, title, aliases in zip(block.ids, block.titles, block.aliases, strict=True)
-            ]
-            rows = [(name, number + i) for i, some in enumerate(names) for name in some]
-            connection.executemany("INSERT INTO unsorted VALUES (?, ?)", rows)
-            texts, ends = blocks.listed(block.lines)
-            begin, told, rows = 0, list[tuple[int, str]](), []
-            for i, (id, title, size) in enumerate(zip(block.ids, block.titles, sizes, strict=True)):
-                # `synth.types.digest` of id, title, names, lines, and lines of other pages
-                known = ",".join(map(quote, names[i]))
-                total = hashlib.sha256(f"[{quote(id)},{quote(title)},[{known}],[".encode())
-                total.update(texts[ends[begin] : max(ends[begin], ends[begin + size] - 1)])
-                total.update(b"],[")
-                begin, first = begin + size, mentioned
-                for many, text in block.mentions[i]:
-                    total.update(f"{',' if mentioned > first else ''}{text}".encode())
-                    told.append((mentioned, f"[{text}]"))
-                    mentioned += many
-                total.update(b"]]")
-                content.update(total.hexdigest().encode())
-                rows.append((number + i, id, title, starts[i], size, first, mentioned - first))
-                if len(told) >= _TOLD:
-                    connection.executemany("INSERT INTO mention VALUES (?, ?)", told)
-                    told.clear()
-            connection.executemany("INSERT INTO mention VALUES (?, ?)", told)
-            connection.executemany("INSERT INTO page VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            number, ranked = number + n, ranked + lines
-            yield block.ranked()
-        finishing.append(beside.submit(finish))
+        def written() -> Iterator[pa.Array]:
+            with SqlitePages(path) as file:
+                digest = yield from blocks.write(file, pages)
+            finishing.append(beside.submit(_finish, path, digest))
 
-    def finish() -> None:
+        with ThreadPoolExecutor(1) as beside:  # SQLite sorts beside the ranking: neither needs the interpreter
+            texts = written()
+            first = next(texts, None)
+            if first is None:
+                raise ValueError("there are no pages to search: check the sources")
+            ranking = Ranking.of_batches(chain([first], texts), None if folder is None else folder / "ranking")
+            finishing[0].result()
+        if folder is not None:
+            return _opened(folder, ranking)
+        connection = sqlite3.connect(":memory:", check_same_thread=False)
+        with closing(sqlite3.connect(path)) as disk:
+            disk.backup(connection)
+        return SearchIndex(connection, ranking)
+
+
+def _finish(path: Path, digest: str) -> None:
+    """What SQLite itself sorts: ids, and the words of lines."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
         try:
             connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
         except sqlite3.IntegrityError as error:
             sql = "SELECT id FROM page GROUP BY id HAVING count(*) > 1 ORDER BY number"
             (twice,) = connection.execute(sql).fetchone()
             raise ValueError(f"two pages have the id {twice!r}: give each an id of its own") from error
-        connection.executescript(_SORTED)
+        connection.execute("INSERT INTO words (words, rank) VALUES ('hashsize', ?)", (_WORDS,))
         connection.execute("INSERT INTO words (words) VALUES ('rebuild')")
-        connection.execute("INSERT INTO content VALUES (?)", (content.hexdigest(),))
+        connection.execute("INSERT INTO content VALUES (?)", (digest,))
         connection.commit()
-
-    finishing: list[Future[None]] = []
-    with ThreadPoolExecutor(1) as beside:  # SQLite sorts beside the ranking: neither needs the interpreter
-        texts = written()
-        first = next(texts, None)
-        if first is None:
-            raise ValueError("there are no pages to search: check the sources")
-        ranking = Ranking.of_batches(chain([first], texts), None if folder is None else folder / "ranking")
-        finishing[0].result()
-    if folder is not None:
-        connection.close()
-        return _opened(folder, ranking)
-    return SearchIndex(connection, ranking)
 
 
 def open_index(folder: Path) -> SearchIndex:

@@ -3,6 +3,7 @@
 import random
 import sqlite3
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -12,6 +13,7 @@ from synth.knowledge.sqlite_pages import SqlitePages
 SCHEMA = """
 CREATE TABLE thing (id TEXT PRIMARY KEY, name TEXT, note TEXT) WITHOUT ROWID;
 CREATE INDEX by_name ON thing (name);
+CREATE TABLE numbered (number INTEGER PRIMARY KEY, text TEXT, size INTEGER);
 CREATE TABLE other (id TEXT PRIMARY KEY, name TEXT) WITHOUT ROWID;
 """
 
@@ -41,9 +43,19 @@ def test_sqlite_reads_what_it_would_have_written(tmp_path, n, longest):
             with pages.fill(name) as tree:
                 for at in range(0, len(some), step):
                     tree.add([pa.array(c, TEXT) for c in zip(*some[at : at + step], strict=True)])
+        gap = rng.choice([1, 3, 1000])
+        sizes = [0, 1, 2, 127, 128, 32767, 32768, (1 << 23) - 1, 1 << 23, (1 << 31) - 1, 1 << 31, 1 << 47, 1 << 62]
+        numbered = [(gap * i, r[2], rng.choice(sizes)) for i, r in enumerate(rows)]
+        with pages.fill("numbered") as tree:
+            for at in range(0, n, step):
+                numbers, texts, of = zip(*numbered[at : at + step], strict=True)
+                tree.add([pa.nulls(len(of)), pa.array(texts, TEXT), pa.array(of)], np.array(numbers))
     with sqlite3.connect(path) as connection:
         run = connection.execute
         assert run("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert run("SELECT * FROM numbered ORDER BY number").fetchall() == numbered
+        for row in numbered[:: 1 + n // 50]:
+            assert run("SELECT * FROM numbered WHERE number = ?", row[:1]).fetchall() == [row]
         assert run("SELECT * FROM thing ORDER BY id").fetchall() == rows
         plan = "SELECT name, id FROM thing INDEXED BY by_name ORDER BY name, id"
         assert run(plan).fetchall() == [(r[1], r[0]) for r in by_name]

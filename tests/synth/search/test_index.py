@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from synth.knowledge.kb import passages
 from synth.knowledge.world import world
-from synth.search import index as of_pages
 from synth.search.bm25 import Ranking
 from synth.search import blocks
 from synth.search import pages as in_pages
@@ -140,7 +139,8 @@ def test_the_digest_is_that_of_each_page(monkeypatch):
 def test_rows_are_written_some_at_a_time(monkeypatch):
     whole = build_index(PAGES)
     monkeypatch.setattr(blocks, "_PAGES", 2)
-    monkeypatch.setattr(of_pages, "_TOLD", 1)
+    monkeypatch.setattr(blocks, "_TOLD", 1)
+    monkeypatch.setattr(blocks, "_SORTED", 3)
     few = build_index(PAGES)
     assert few.digest() == whole.digest()
     assert list(few._connection.iterdump()) == list(whole._connection.iterdump())
