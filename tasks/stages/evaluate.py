@@ -214,9 +214,11 @@ def evaluate(
         raise UserError(
             "evaluate: nothing is held out to measure on: no problem, pair or conversation has the split test"
         )
-    rows: list[dict[str, Any]] = []
+    by_model = sorted(runs, key=lambda r: models.index(r.model))
+    played: dict[str, list[dict[str, Any]]] = {run.name: [] for run in runs}
     with stage.progress(sum(len(r.problems) * r.samples for r in runs), "rollouts") as bar:
-        for run in sorted(runs, key=lambda r: models.index(r.model)):
+        # Decoders first: one that refuses its knobs, its pairs or its budget does so before the rest is played.
+        for run in sorted(by_model, key=lambda r: r.decoder is None):
             for part in resumable(
                 stage.finished(run.name),
                 run.problems,
@@ -225,8 +227,11 @@ def evaluate(
                 scorer,
                 players.features if "features" in wanted else None,
             ):
-                rows += [{"run": run.name, "model": run.model, "blanked": run.blanked, **row} for row in part]
+                played[run.name] += [
+                    {"run": run.name, "model": run.model, "blanked": run.blanked, **row} for row in part
+                ]
                 bar.update(len(part), model=run.name)
+    rows = [row for run in by_model for row in played[run.name]]
 
     missing = _unscorable(rows, max_unscorable)
     decoding = {name: getattr(sampling, name) for name in ("temperature", "top_p", "max_turn_tokens", "search_top_k")}

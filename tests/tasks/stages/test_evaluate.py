@@ -274,6 +274,17 @@ def test_decoders_are_measured_beside_the_model_at_a_budget(project):
         run(project, **changes | {"decoders": decoders[:1] * 2})
 
 
+def test_a_decoder_that_refuses_does_so_before_anything_else_is_played(project, monkeypatch):
+    played, play = [], module._Players.play
+    monkeypatch.setattr(
+        module._Players, "play", lambda self, run, part: played.append(run.name) or play(self, run, part)
+    )
+    decoders = [bind("decode", {"piece": "greedy"})]
+    with pytest.raises(UserError, match="has no room for an answer"):
+        run(project, models=["base", "rl"], against="base", samples=1, decoders=decoders, decoder_tokens=3)
+    assert played == ["rl, decoded by greedy"]
+
+
 def test_merges_are_measured_with_what_they_gained_and_lost(project):
     merges = [bind("merge", {"piece": p}) for p in ("average", "activation_informed")]
     changes = {"models": ["sft", "prefer", "rl"], "against": "sft", "samples": 1, "merges": merges}
