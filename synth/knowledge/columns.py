@@ -35,6 +35,7 @@ _PADDED = re.compile(r"0\d+")  # a code: 008
 _DOTTED = re.compile(r"(\d{1,2})\. ?(\d{1,2})\. ?(\d{4})")  # 14.7.1789: the day is first wherever dots are written
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d{2}:?\d{2})?")
 _FLAGS = {"yes": "yes", "no": "no", "true": "yes", "false": "no"}
+_LETTER = re.compile(r"[^\W\d_]")
 _WORDS, _LETTERS = 6, 60  # of a name
 _ENDING = re.compile(r"\w\((?:e?s|n|in|en|er|a|es)\)")  # "Norvian(s)"
 _MEASURED = re.compile(r"[^\W\d_][^\d;]*\s\d[\d.,]*\s?(?:km|m|mi|ft|metres|meters|feet|miles|ha|sq km)")
@@ -396,7 +397,7 @@ def range_of(column: Column, type_of: Callable[[str], str]) -> str:
 
 def are_names(values: Sequence[str]) -> bool:
     """Whether all of these texts may be names: short, and beginning with a letter."""
-    return all(re.match(r"[^\W\d_]", v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in values)
+    return all(_LETTER.match(v) and len(v) <= _LETTERS and len(v.split()) <= _WORDS for v in values)
 
 
 def _both_ways(pairs: Collection[tuple[str, str]]) -> bool:

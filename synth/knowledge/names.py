@@ -96,16 +96,19 @@ def plain_value(text: str) -> list[str]:
 def fold(name: str) -> str:
     """The common form of a name's spellings: no accents, lower case, no joining or shortening marks, no leading
     article; "Congo, Democratic Republic of the" is put into natural order."""
+    if _BARE.fullmatch(name):  # most names: nothing to take apart
+        return name.lower().removeprefix("the ")
     parts = name.split(", ") if "," in name else ()
     if len(parts) == 2 and re.search(r"\b(?:of|the|Republic|Islands|States?|Federation)\b", parts[1]):
         name = f"{parts[1]} {parts[0]}"
-    plain = name  # most names: nothing to take apart
+    plain = name
     if not name.isascii():
         plain = "".join(c for c in unicodedata.normalize("NFKD", name) if not unicodedata.combining(c))
     plain = _MARKS.sub(" ", plain.replace("&", " and ")).casefold()
     return " ".join(plain.split()).removeprefix("the ")
 
 
+_BARE = re.compile(r"[A-Za-z0-9]+(?: [A-Za-z0-9]+)*")
 _MARKS = re.compile(r"['\N{RIGHT SINGLE QUOTATION MARK}`.,-]+")
 _SMALL = {"of", "the", "and", "for", "in", "de", "la", "du", "des", "di", "da", "del", "a", "an"}
 _STATE = _SMALL | {
@@ -119,6 +122,9 @@ _STATE = _SMALL | {
     "state",
     "union",
 }
+
+
+_DROPPED = _STATE | {"people", "s"}
 
 
 def initials(name: str) -> set[str]:
@@ -204,7 +210,9 @@ def _acronyms(
 
 
 def _without_state(name: str) -> str:
-    return " ".join(w for w in fold(name).split() if w not in _STATE and w != "people" and w != "s")
+    folded = fold(name)
+    words = folded.split()
+    return folded if _DROPPED.isdisjoint(words) else " ".join(w for w in words if w not in _DROPPED)
 
 
 def _grouped(names_: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:

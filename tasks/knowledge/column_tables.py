@@ -28,6 +28,7 @@ from synth.types import SCHEMA_VERSION, Quarantined
 from tasks.storage import tables
 
 _GROUP = 131_072  # rows of a table that are written together
+_REPEATED = ("relation", "type", "schema_version")  # columns of few values
 _PAGES, _FEW = 8192, 64  # pages that are made together; lines of other pages that are made with all of theirs
 
 
@@ -47,7 +48,8 @@ class _Table:
 
     def __init__(self, path: Path, cls: type) -> None:
         self._schema = tables.arrow_schema(cls)
-        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd")
+        few = [f.name for f in self._schema if f.name in _REPEATED]  # looking for repetitions elsewhere takes longer
+        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=few)
         self._waiting: list[pa.Table] = []
 
     def add(self, columns: Mapping[str, Any]) -> None:
