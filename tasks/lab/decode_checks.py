@@ -20,6 +20,7 @@ from training.types import Segment
 
 _TEXT = 5000  # the id that stands for a text of the log is this and its place
 _ANSWER = 1000  # the first id of a draw is this and its place in the list: what it says is looked up by it
+_ASKED = 900  # the id of the first token of a prompt whose streams are given
 
 
 class _Script:
@@ -56,7 +57,8 @@ class _Script:
 class _Engine(Engine):
     """An engine of one layer whose streams are those of the check."""
 
-    given: dict[bytes, Tensor]
+    given: dict[bytes, Tensor]  # row -> its streams
+    at: dict[int, Tensor]  # id -> the stream at it, in rows that are not given as a whole
     sums: Callable[[np.ndarray], float]
     gates: dict[str, Tensor]
     bytes_per_token = 0  # type: ignore[assignment]
@@ -66,7 +68,12 @@ class _Engine(Engine):
         return 0
 
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
-        return [self.given[row.tobytes()].expand(len(layers), -1, -1) for row in rows]
+        whole = (self.given.get(row.tobytes()) for row in rows)
+        found = [
+            torch.stack([self.at[i] for i in row.tolist()]) if x is None else x
+            for x, row in zip(whole, rows, strict=True)
+        ]
+        return [x.expand(len(layers), -1, -1) for x in found]
 
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         return np.array([self.sums(ids) for _, ids in rows])
@@ -91,6 +98,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(v) for v in value]
     return value.tolist() if isinstance(value, Tensor | np.ndarray) else value
+
+
+def _prompt(given: Mapping[str, Any], read: np.ndarray, told: Callable[[str], np.ndarray]) -> np.ndarray:
+    """What is asked: a text, the prompt whose streams are given, or as many tokens as are said."""
+    if "asked" in given:
+        return told(given["asked"])
+    return read if len(read) else np.zeros(int(given.get("prompt", 1)), dtype=np.int64)
 
 
 def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,18 +140,26 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         reference.sums = lambda said: float(place(said)["ref_logp"])
     engine.given, examples = {}, []
     engine.gates = {n: torch.tensor(w, dtype=torch.float64) for n, w in given.get("weights", {}).items()}
-    prompt = np.zeros(0, dtype=np.int64)
+    asked = torch.tensor(given.get("prompt_stream", ()), dtype=torch.float64)
+    prompt = np.arange(len(asked), dtype=np.int64) + _ASKED
+    engine.at = dict(zip(prompt.tolist(), asked, strict=True))
+    engine.at |= {
+        _ANSWER + i: torch.tensor(d["stream"], dtype=torch.float64) for i, d in enumerate(draws) if "stream" in d
+    }
     ratings = given.get("ratings") or [{}] * len(given.get("chosen", ()))
     for i, sides in enumerate(zip(given.get("chosen", ()), given.get("rejected", ()), strict=True)):
         rows = [np.full(len(side), 2 * i + k, dtype=np.int64) for k, side in enumerate(sides)]
         for row, side in zip(rows, sides, strict=True):
-            engine.given[row.tobytes()] = torch.tensor(side, dtype=torch.float64)
+            streams = torch.tensor(side, dtype=torch.float64)
+            engine.given[np.concatenate([prompt, row]).tobytes()] = (
+                torch.cat([asked, streams]) if len(prompt) else streams
+            )
         examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1], ratings=ratings[i]))
     for question, better, worse in given.get("log", ()):
         examples.append(Example(prompt=told(question), chosen=told(better), rejected=told(worse)))
     fitted = piece.fit(engine, examples) if piece.fit else None
     ask = Ask(
-        prompt=told(given["asked"]) if "asked" in given else np.zeros(int(given.get("prompt", 1)), dtype=np.int64),
+        prompt=_prompt(given, prompt, told),
         seed=0,
         max_tokens=int(given.get("max_tokens", 8)),
         forward_tokens=int(given.get("forward_tokens", 0)),

@@ -31,9 +31,11 @@ class DecodePiece(Protocol):
         if a model that the piece needs is missing
 
     Check gives:
-        draws: what the model says, draw by draw; each `{says, tokens, reward, goes_on, logp, ref_logp}` with the number of
-            tokens of the draw, whether more may follow (false), and its log-prob under the model and under the reference
+        draws: what the model says, draw by draw; each `{says, tokens, reward, goes_on, logp, ref_logp, stream}` with the number of
+            tokens of the draw, whether more may follow (false), its log-prob under the model and under the reference, and
+            the residual stream at each of its tokens
         prompt: tokens of the prompt
+        prompt_stream: in the place of `prompt`, the residual stream of the prompt, one list of numbers per token; pairs have this prompt too
         max_tokens: most tokens of an answer
         forward_tokens: the budget (0, no bound)
         chosen: per preference pair the residual stream of the chosen answer, one list of numbers per token
