@@ -41,6 +41,9 @@ SETTING = {"prompts_per_step": 4, "optimizer": {"lr": 3e-4}}
 LONGER = {
     "mgpo-grounding": "a wrong region is followed by a right guess one time in four, so few rewards tell where to look",
     "rewardmap": "one route in five is right, and no route of a third of the groups",
+    "ui-ug": "all of a list of elements shares one reward, a quarter of it at first",
+    "aes-r1-rapo": "the order among the pictures of a step is paid, and its protocol has eight of them",
+    "tw-grpo": "gained .046 where other recipes in its world gained .082; not looked at on other seeds",
 }
 LONGER_STEPS, LONGER_SETTING = 96, {"prompts_per_step": 8, "optimizer": {"lr": 1e-4}}
 NAMES = [x for kind in ("vision", "clips", "screens") for x in RECIPES[kind].split()]
