@@ -48,9 +48,9 @@ for _c in filter(_WORD.match, map(chr, range(128))):
     _LOWER[ord(_c)] = ord(_c.lower())
 
 
-def _numbered(texts: Sequence[str] | pa.Array, place: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
-    """(numbers int32 [words], how many words each text has int64 [texts]) of `words` of texts (pa.large_string, or a
-    list), split by Arrow. place: word -> its number, to which new words are added."""
+def _numbered(texts: Sequence[str] | pa.Array) -> tuple[pa.Array, np.ndarray, np.ndarray]:
+    """(pa.large_string, different words and perhaps an empty one; which of these each word is, int32 [words]; how many words
+    each text has, int64 [texts]) of `words` of texts (pa.large_string, or a list), split by Arrow."""
     import pyarrow as pa  # only building needs it
     from pyarrow import compute
 
@@ -67,14 +67,14 @@ def _numbered(texts: Sequence[str] | pa.Array, place: dict[str, int]) -> tuple[n
     assert not blanked.offset
     _, offsets, data = blanked.buffers()
     lower = _LOWER[np.frombuffer(data, np.uint8)] if data else np.zeros(0, np.uint8)
-    split = pc.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(texts), offsets, pa.py_buffer(lower)))
+    split = pc.ascii_split_whitespace(pa.LargeStringArray.from_buffers(len(blanked), offsets, pa.py_buffer(lower)))
     own = split.flatten().dictionary_encode()
-    names, codes = own.dictionary.to_pylist(), own.indices.to_numpy()
+    codes = own.indices.to_numpy()
     starts = split.offsets.to_numpy()
-    full = np.array([bool(n) for n in names], bool)[codes]  # a blank at an end of a text gives an empty word
+    empty = pc.index(own.dictionary, pa.scalar("", own.dictionary.type)).as_py()
+    full = codes != empty  # a blank at an end of a text gives an empty word
     kept = np.concatenate([[0], np.cumsum(full)])
-    new = np.array([place.setdefault(n, len(place)) if n else 0 for n in names], np.int32)
-    return new[codes[full]], np.diff(kept[starts - starts[0]])
+    return own.dictionary.cast(pa.large_string()), codes[full].astype(np.int32), np.diff(kept[starts - starts[0]])
 
 
 class Slices(Protocol):
@@ -230,22 +230,30 @@ class Ranking:
         batches: Iterable[Sequence[str] | pa.Array], folder: Path | None = None, *, cache: int = 65536
     ) -> Ranking:
         """As `of`, of texts of which some are given together, as lists or as pa.large_string."""
-        place: dict[str, int] = {}
+        import pyarrow as pa  # only building needs it
+
+        from synth.knowledge.arrow_texts import TEXT, ArrowTexts, pc
+
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        numbers, sizes = _Numbers(folder), array("i")
+        numbers, sizes, seen, done = _Numbers(folder), array("i"), [pa.array([], TEXT)], 0
         for some in batches:
-            new, own = _numbered(some, place)
-            numbers.add(new)
-            sizes.frombytes(own.astype(np.int32).tobytes())
-        if not place:
+            own, codes, many = _numbered(some)
+            numbers.add(codes + np.int32(done))
+            sizes.frombytes(many.astype(np.int32).tobytes())
+            seen.append(own)
+            done += len(own)
+        whole = pa.chunked_array(seen)
+        # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
+        different = whole.unique()
+        different = different.filter(pc.not_equal(different, ""))
+        names = ArrowTexts(different.take(pc.sort_indices(different)))
+        if not len(names):
             raise ValueError("there is not one word in the texts to be searched: check the sources")
-        names = sorted(
-            place
-        )  # numbered in alphabetical order: float sums depend on their order, and may not depend on that of the texts
-        numbers.rank = np.empty(len(place), np.int32)
-        numbers.rank[np.fromiter(map(place.__getitem__, names), np.int32, len(names))] = np.arange(len(place))
-        del place
+        ranks = pc.index_in(whole, value_set=names.array).combine_chunks()
+        numbers.rank = pc.fill_null(ranks, 0).to_numpy().astype(np.int32)
+        del ranks
+        del whole, seen, different
         n = len(sizes)
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
         blocks = matrix(numbers, np.frombuffer(sizes, np.int32), len(names), folder)
@@ -261,6 +269,7 @@ class Ranking:
         index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
         _save(folder, index, names, n)
         del index, names
+        pa.default_memory_pool().release_unused()
         data, indices = _Array(folder / _DATA, np.float64), _Array(folder / _INDICES, np.int32)
         frequencies = []
         for scores, of, frequency in blocks:
