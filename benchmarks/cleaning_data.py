@@ -39,9 +39,8 @@ class Pool:
     prompts: list[
         tuple[np.ndarray, np.ndarray]
     ]  # held-out prompts: features of answers [k, d], whether each is right [k]
-    extra: Callable[[np.random.Generator], dict[str, np.ndarray]] = field(
-        default=lambda rng: {}
-    )  # columns about the better side
+    # Columns about the better side.
+    extra: Callable[[np.random.Generator], dict[str, np.ndarray]] = field(default=lambda rng: {})
 
 
 @dataclass

@@ -20,13 +20,14 @@ from benchmarks.learner import device, versions
 
 RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "forward-paths.json"
 COMMAND = "make bench-forward-paths"
+# d, layers, rows, new.
 SIZES = (
     (96, 4, 64, 64),
     (192, 4, 64, 32),
     (256, 6, 32, 32),
     (384, 8, 32, 32),
     (512, 9, 32, 16),
-)  # d, layers, rows, new
+)
 WAYS = ("transformers' forward", "compiled layers", "compiled turns")
 TOP_P = 0.9
 

@@ -408,9 +408,8 @@ def child(*args: str, module: str = "benchmarks.learner") -> dict | str:
     """A measurement in a process of its own; where it cannot be made, the last line of why."""
     command = [sys.executable, "-m", module, "--child", *args]
     env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HUB_OFFLINE": "1"}
-    if (
-        args[0].endswith("head") and args[5] == "0"
-    ):  # a run for memory alone: nearly all blocks go back as they are freed
+    # A run for memory alone: nearly all blocks go back as they are freed.
+    if args[0].endswith("head") and args[5] == "0":
         env["MALLOC_MMAP_THRESHOLD_"] = "65536"
     elif args[0].endswith("head") and int(args[4]) > LARGE:  # for both: the large ones do
         env |= {"MALLOC_MMAP_THRESHOLD_": str(4 << 20), "MALLOC_TRIM_THRESHOLD_": str(64 << 20)}

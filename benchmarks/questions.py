@@ -153,9 +153,8 @@ def maker(postings: Postings, connection: sqlite3.Connection) -> FuzzyTrees:
     for i, text in enumerate(postings.names):
         at[text].append(i)
     page = cache(pages_from(graph, lambda text: at.get(text, ())))
-    if (
-        graph.n < 50_000
-    ):  # the corpus is there before the questions are; of a large one, a page is written when it is first opened
+    # The corpus is there before the questions are; of a large one, a page is written when it is first opened.
+    if graph.n < 50_000:
         for text in at:
             page(text)
     return FuzzyTrees(lexicon, connection, page, seed=SEED)

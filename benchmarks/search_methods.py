@@ -498,9 +498,8 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for name in wanted:
         new = measure(name, SEEDS)
-        kept = (
-            json.loads(RESULT.read_text()) if RESULT.exists() else []
-        )  # read now: another process may measure another system
+        # Read now: another process may measure another system.
+        kept = json.loads(RESULT.read_text()) if RESULT.exists() else []
         rows = [r for r in kept if r["case"].split(",")[0] != name] + new
         RESULT.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     for r in rows:

@@ -36,6 +36,7 @@ BY_BENCHMARK = {
 }  # kinds of MEASURED
 WORDS = {"holds": "**holds**", "unseen": "*unseen*", "reversed": "**reversed**", "void": "*void*"}
 PLAIN = {"token", "uniform", "search", "single"}  # what nearly every recipe has
+# Files of tasks/lab.
 WORLDS = (
     "arena",
     "episodes",
@@ -46,7 +47,7 @@ WORLDS = (
     "thought_worlds",
     "merge_worlds",
     "starts",
-)  # files of tasks/lab
+)
 HEAD = """# Methods
 
 Which question this page answers: which published methods are there, and where is each written down?

@@ -44,9 +44,8 @@ def test_cells_the_differences_between_them_and_what_rl_adds():
 def test_the_protocol_names_knobs_that_there_are_and_seeds_of_which_nothing_was_measured():
     started = (agent_unseen.LONG, agent.STAGES[:-1]), (agent_unseen.SHORT, agent.STAGES[:-1])
     for knobs, stages in (*started, (agent_unseen.RL, ("kb", "questions", "rl"))):
-        made = plan.plans(
-            agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)}
-        )  # raises for a knob that there is not
+        # Raises for a knob that there is not.
+        made = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
         for stage in stages:
             assert planned.holds(made[stage]["params"], knobs.get(stage, {}))
     assert not {agent_long.START_SEED, *agent.PROTOCOL.seeds, *agent_longest.SEEDS} & set(agent_unseen.SEEDS)

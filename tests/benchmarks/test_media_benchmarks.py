@@ -10,9 +10,8 @@ from training.env.control.modes import CENTRES
 
 def test_a_cluster_counts_where_enough_samples_lie_in_it():
     assert few_step_flow.covered(np.repeat(CENTRES, 5, axis=0)) == 8
-    assert (
-        few_step_flow.covered(np.concatenate([np.repeat(CENTRES[:1], 78, axis=0), CENTRES[1:3]])) == 1
-    )  # 2 of 80 each
+    # 2 of 80 each.
+    assert few_step_flow.covered(np.concatenate([np.repeat(CENTRES[:1], 78, axis=0), CENTRES[1:3]])) == 1
     assert few_step_flow.covered(CENTRES * 1.5) == 0  # beside them
 
 

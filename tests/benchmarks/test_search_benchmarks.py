@@ -47,9 +47,8 @@ def test_the_training_world_has_none_of_the_cells_that_are_vague_and_deep():
 
 def test_the_long_protocol_names_knobs_that_there_are_and_plays_by_the_same_rules():
     for knobs, stages in ((agent_long.START, agent.STAGES[:-1]), (agent_long.RL, ("kb", "questions", "rl"))):
-        made = plan.plans(
-            agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)}
-        )  # raises for a knob that there is not
+        # Raises for a knob that there is not.
+        made = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
         for stage in stages:
             assert planned.holds(made[stage]["params"], knobs.get(stage, {}))
     assert agent.ENV.items() <= made["rl"]["params"]["envs"][0].items()

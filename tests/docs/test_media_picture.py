@@ -54,10 +54,11 @@ def test_the_committed_pages_show_what_numpy_shows():
             assert y or np.array_equal(large, ours)
             for w in screen.widgets:
                 left, top, right, bottom = (4 * v for v in w.box)
+                # The pointer is on the others.
                 for line in (
                     large[top, left + 4 : right - 4],
                     large[top + 4 : bottom - 4, left],
-                ):  # the pointer is on the others
+                ):
                     assert (line == ours[top, left]).all(), (screen.text, w, y)
 
 

@@ -58,11 +58,12 @@ agree(
     1e-5,
 )
 
+# The interpreter cuts bfloat16 off, a GPU rounds.
 for dtype, tolerance in (
     (torch.float32, 1e-6),
     (torch.bfloat16, 6e-3),
     (torch.float16, 1e-3),
-):  # the interpreter cuts bfloat16 off, a GPU rounds
+):
     for looks in (False, True):
         z, y = rows(4, 5000, 2.0)
         a, b = torch.randn(4), torch.randn(4) if looks else None
@@ -163,11 +164,12 @@ for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 6e-3), (torch.f
         ("local", "token", 4 * 300),
         ("two-pass", "batch", 4 * 300),
     ):
+        # With a soft-cap torch does what the kernels would.
         for vocabulary, softcap in (
             (None, None),
             (290, None),
             (None, 9.0),
-        ):  # with a soft-cap torch does what the kernels would
+        ):
             h, w = torch.randn(11, 6).to(dtype).requires_grad_(), torch.randn(300, 6).to(dtype).requires_grad_()
             c, y = torch.randn(300).to(dtype).requires_grad_(), torch.randint(0, 290, (11,))
             assert plan(11, 300, scope=scope, elements=elements).kind == kind
@@ -192,10 +194,11 @@ for dtype, tolerance in ((torch.float32, 1e-6), (torch.bfloat16, 6e-3), (torch.f
 # What a step needs beside its operands and the float32 sum of dW: one chunk of float32 logits, which become their
 # gradient in place.
 n, d, v, rows = 64, 4, 2000, 16
+# float16 takes its unit off a product before that is added.
 for dtype, products in (
     (torch.bfloat16, 0),
     (torch.float16, 1),
-):  # float16 takes its unit off a product before that is added
+):
     h, w = torch.randn(n, d).to(dtype).requires_grad_(), torch.randn(v, d).to(dtype).requires_grad_()
     w.main_grad = torch.zeros(v, d)
     with Account(least=v * d * 4) as account:

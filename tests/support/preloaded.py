@@ -33,6 +33,5 @@ from tasks.stages import (  # noqa: E402, F401
 )
 from tasks.tracking import spool  # noqa: E402, F401
 
-pa.DataFrameSchema({"x": pa.Column(int)}).validate(
-    pd.DataFrame({"x": [1]})
-)  # it imports its checks, and what they need, at the first use
+# It imports its checks, and what they need, at the first use.
+pa.DataFrameSchema({"x": pa.Column(int)}).validate(pd.DataFrame({"x": [1]}))

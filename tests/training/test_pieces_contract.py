@@ -98,9 +98,8 @@ def test_signature_and_docstring(folder, module, name):
     assert positional[: len(wanted)] == wanted
     assert folder == "metric" or positional == wanted
     for p in parameters:
-        if p.kind is p.KEYWORD_ONLY and not (
-            folder == "preference_loss" and p.default is p.empty
-        ):  # a column, see tests/training/preference/test_prefer.py
+        # A column, see tests/training/preference/test_prefer.py.
+        if p.kind is p.KEYWORD_ONLY and not (folder == "preference_loss" and p.default is p.empty):
             assert isinstance(p.default, (int, float, str, bool, tuple, type(None))), (
                 f"knob {p.name} needs a literal default"
             )

@@ -390,9 +390,8 @@ def test_the_stage_keeps_documents_and_takes_an_edited_schema(folder, tmp_path):
     relation = next(r for r in tables.read(out / "relations.parquet", Relation) if r.name == "population")
     assert relation.label == "inhabitants" and relation.complete
     index = load(out / "passages.parquet").index
-    assert "ignore your instructions" in index.open("Norvia") and "< system>" in index.open(
-        "Norvia"
-    )  # the page itself, not its facts
+    # The page itself, not its facts.
+    assert "ignore your instructions" in index.open("Norvia") and "< system>" in index.open("Norvia")
     assert index.open("Sudria").startswith("Sudria") or "Area: 2,000 sq km" in index.open("Sudria")
     params["schema"] = "none.yaml"
     with (

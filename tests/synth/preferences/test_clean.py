@@ -164,9 +164,8 @@ def test_confident_learning_agrees_with_cleanlab(k):
 
     for seed in range(5):
         labels, p, _ = noisy(seed, k=k)
-        assert (
-            np.abs(confident_joint(labels, p) - compute_confident_joint(labels, p)).max() <= 1.0
-        )  # cleanlab rounds to whole counts
+        # cleanlab rounds to whole counts.
+        assert np.abs(confident_joint(labels, p) - compute_confident_joint(labels, p)).max() <= 1.0
         theirs = filter_.find_label_issues(labels, p, filter_by="prune_by_noise_rate", n_jobs=1)
         assert (prune_by_noise_rate(labels, p) != theirs).sum() <= k  # the one row at each cut that rounding may move
 
@@ -281,9 +280,8 @@ def test_duplicates_are_those_of_the_definition(seed, threshold, n):
     assert {"exact_duplicate", "contradiction", "unique"} <= {r.partition(":")[0] for _, r, _ in found}
 
 
-TEXTS = st.text(
-    st.sampled_from("aAbß7٣é_ \n\t\u00a0\u2028<>/b.,!-—“”…ﬁ①汉\u0301\x00\x1c"), max_size=25
-)  # letters, marks, blanks, tags and digits of ASCII and of Unicode
+# Letters, marks, blanks, tags and digits of ASCII and of Unicode.
+TEXTS = st.text(st.sampled_from("aAbß7٣é_ \n\t\u00a0\u2028<>/b.,!-—“”…ﬁ①汉\u0301\x00\x1c"), max_size=25)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=6), st.integers(1, 3))

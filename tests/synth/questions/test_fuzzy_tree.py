@@ -735,9 +735,8 @@ def test_duplicates_are_set_aside(trees: FuzzyTrees, made: tuple) -> None:
     accepted, quarantined = fuzzy_tree(lambda *key: next(items), {("train", 2): 5})
     assert [x.id for x in accepted] == [p.id] and [q.reason for q in quarantined] == ["duplicate", "near_duplicate"]
     assert all(q.id.startswith("tree/train/2/") for q in quarantined)
-    other = replace(
-        twin, lineage={**twin.lineage, "root": "country:Elsewhere"}
-    )  # about another root: four fifths of the words are the same
+    # About another root: four fifths of the words are the same.
+    other = replace(twin, lineage={**twin.lineage, "root": "country:Elsewhere"})
     items = iter([p, other, None])
     assert [q.reason for q in fuzzy_tree(lambda *key: next(items), {("train", 2): 5})[1]] == ["near_duplicate"]
 

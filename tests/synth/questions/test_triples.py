@@ -83,9 +83,8 @@ def test_what_a_question_shows_without_a_knowledge_base(question: Formal, findin
 def test_what_a_knowledge_base_adds(tables: sqlite3.Connection) -> None:
     assert inspect(formal(ASK, RIVER), tables).answers == ("city:Dan", "city:Zelton")
     both = inspect(formal(ASK, RIVER, MONEY), tables)  # an alias, and case ignored
-    assert (
-        both.answers == ("city:Zelton",) and both.redundant == () and not both.clean
-    )  # constants beside what is asked
+    # Constants beside what is asked.
+    assert both.answers == ("city:Zelton",) and both.redundant == () and not both.clean
     spare = inspect(formal(ASK, RIVER, MONEY, ("V@Y", "currency", "C@Cro")), tables)
     assert spare.redundant == (3,) and spare.unconnected == (3,)
     assert inspect(formal(ASK, ("V@X", "currency", "C@Gold")), tables).unknown == ("C@Gold",)

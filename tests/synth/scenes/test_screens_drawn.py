@@ -23,11 +23,12 @@ def test_a_description_is_read_back_and_drawn_where_it_says():
     assert screen.text == SCREEN and screen.cursor == (2, 3) and screen.named("red button").box == (9, 17, 15, 23)
     picture = pixels(screen)
     assert (picture[17:23, 9:15] == COLOURS["red"]).all()
+    # Cell 2 3: centre 20 28.
     assert tuple(picture[27, 20]) == (20, 20, 20) and tuple(picture[28, 20]) == (
         255,
         255,
         255,
-    )  # cell 2 3: centre 20 28
+    )
     without = pixels(Screen(32, screen.widgets))
     assert 0 < int((picture != without).any(axis=2).sum()) <= 5, "the cursor is five pixels"
 

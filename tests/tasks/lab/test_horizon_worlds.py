@@ -46,9 +46,8 @@ def test_the_slope_is_the_power():
     h = np.array([5.0, 10.0, 20.0, 40.0])
     assert slope(h, 0.01 * h**2) == pytest.approx(2.0) and slope(h, 3 * h) == pytest.approx(1.0)
     rare = lambda undo: slope(h, np.array([regret(one(1e-4, undo), int(x)) for x in h]))  # noqa: E731
-    assert (
-        1.85 < rare(0.0) < 2.0 and 1.0 < rare(1.0) < 1.06
-    )  # the square where nothing is undone, the length where all does
+    # The square where nothing is undone, the length where all does.
+    assert 1.85 < rare(0.0) < 2.0 and 1.0 < rare(1.0) < 1.06
 
 
 def test_chances_are_read_state_by_state():

@@ -70,9 +70,8 @@ def test_right_by_luck():
 def test_the_measures_by_hand():
     gold = np.array([0.0, 0.5, 1.0, 1.0])
     assert pair_worlds._order(np.array([0.0, 1.0, 2.0, 2.0]), gold) == 1 and pair_worlds._order(-gold, gold) == 0
-    assert pair_worlds._order(np.array([0.0, 2.0, 1.0, 3.0]), gold) == pytest.approx(
-        4 / 5
-    )  # the two best are not compared
+    # The two best are not compared.
+    assert pair_worlds._order(np.array([0.0, 2.0, 1.0, 3.0]), gold) == pytest.approx(4 / 5)
     solution = "3+4=7, 7+2=9 <answer>9</answer>"
     assert label_worlds._first_wrong("3+4=7, 7+2=8 <answer>8</answer>", solution) == 2
     assert (

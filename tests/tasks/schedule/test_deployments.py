@@ -172,12 +172,13 @@ def test_parameters_are_put_back(tmp_path):
 
 
 def test_the_clock_does_not_say_which_run_was_the_last(tmp_path, monkeypatch):
+    # Set back, forth and back.
     for key, now in (
         ("first", 2000.0),
         ("second", 1000.0),
         ("third", 3000.0),
         ("fourth", 10.0),
-    ):  # set back, forth and back
+    ):
         monkeypatch.setattr(spool.time, "time", lambda now=now: now)
         spool.open_execution(tmp_path, key)
         assert spool.latest(tmp_path).name == key

@@ -79,9 +79,8 @@ class Served:
                 with urllib.request.urlopen(request, timeout=60) as reply:
                     return json.load(reply)
             except (TimeoutError, urllib.error.HTTPError) as e:
-                if (
-                    time.monotonic() > end or getattr(e, "code", 503) != 503
-                ):  # SQLite is busy: Prefect's own client tries again too
+                # SQLite is busy: Prefect's own client tries again too.
+                if time.monotonic() > end or getattr(e, "code", 503) != 503:
                     raise
                 time.sleep(1.0)
 

@@ -40,9 +40,8 @@ KEY = "k" * 43
 LORA = {"rank": 4}
 OPTIM = Optim(lr=1e-2, warmup=0, decay="constant", weight_decay=0.01, max_grad_norm=1.0)
 ADAM = AdamParams(learning_rate=1e-2, eps=1e-8, weight_decay=0.01, grad_clip_norm=1.0)
-CLOSE = dict(
-    rtol=0, atol=1e-4
-)  # of weights after three steps of 1e-2: Adam divides rounding by rounding where a gradient is near 0
+# Of weights after three steps of 1e-2: Adam divides rounding by rounding where a gradient is near 0.
+CLOSE = dict(rtol=0, atol=1e-4)
 GRADIENT = dict(rtol=0, atol=1e-6)
 
 

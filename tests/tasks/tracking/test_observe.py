@@ -668,9 +668,8 @@ def test_episodes_become_traces_that_open_turn_by_turn_and_are_sent_once(root, p
         table = json.loads(Path(client.download_artifacts(run, "episodes.json", str(root))).read_text())
         assert len(table["data"]) == 4 and "question" in table["columns"]
     mark = path.with_suffix(".sent")
-    mark.write_text(
-        json.dumps({**json.loads(mark.read_text()), "offset": 0})
-    )  # as after a crash before the offset was written
+    # As after a crash before the offset was written.
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "offset": 0}))
     with observe.shipping(root, 60.0) as ship:
         ship.all()
         assert len(ship.client.search_traces(locations=[ship.experiment])) == 4, "each trace counts once"

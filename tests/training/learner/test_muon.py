@@ -25,9 +25,8 @@ def test_equals_torch_for_matrices_of_mixed_shapes():
             ours[1].grad = theirs[1].grad = None
         a.step(), b.step()
     for p, q in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(
-            p, q, rtol=0, atol=5 * 0.05 * 2**-6
-        )  # the products run in bfloat16: its rounding, once a step
+        # The products run in bfloat16: its rounding, once a step.
+        torch.testing.assert_close(p, q, rtol=0, atol=5 * 0.05 * 2**-6)
 
 
 def test_state_is_that_of_torch():

@@ -39,10 +39,11 @@ def test_intervals_cover():
     rng = np.random.default_rng(1)
     inside = [wilson(int(k), 50) for k in rng.binomial(50, 0.1, 400)]
     assert 0.92 < np.mean([low <= 0.1 <= high for low, high in inside]) < 0.99
+    # By the formula: z^2 / (n + z^2).
     assert wilson(0, 10) == (0.0, pytest.approx(0.27753, abs=1e-5)) and wilson(0, 0) == (
         0.0,
         1.0,
-    )  # by the formula: z^2 / (n + z^2)
+    )
     assert exact(10, all_right=False)[1] == pytest.approx(1 - 0.025**0.1)
 
 

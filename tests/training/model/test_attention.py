@@ -34,9 +34,8 @@ def packed_hidden(model, rows):
 
 def twin(model, kind):
     """The same weights under transformers' own attention `kind`."""
-    other = AutoModelForCausalLM.from_config(
-        copy.deepcopy(model.config), attn_implementation=kind
-    )  # else both would share one kind
+    # Else both would share one kind.
+    other = AutoModelForCausalLM.from_config(copy.deepcopy(model.config), attn_implementation=kind)
     other.load_state_dict(model.state_dict())
     return other.eval()
 

@@ -156,9 +156,8 @@ def test_other_vectors_give_the_same_numbers(name, cc, flags, compiled_once, mon
     monkeypatch.setattr(build, "_made", lambda: (lib, None))
     monkeypatch.setattr(layers, "_MADE", type(layers._MADE)())
     (got, others), again = all_of_it()
-    same = (
-        torch.equal if (cc, flags) == (build.compiler(), build.FLAGS) else lambda a, b: error(a, b.double()) < 1e-5
-    )  # threads change nothing at all
+    # Threads change nothing at all.
+    same = torch.equal if (cc, flags) == (build.compiler(), build.FLAGS) else lambda a, b: error(a, b.double()) < 1e-5
     assert same(got, want) and all(same(others[n], g) for n, g in grads.items())
     for a, b in zip(said, again, strict=True):
         assert a.ids.tolist() == b.ids.tolist()
@@ -430,9 +429,8 @@ def test_a_row_that_memory_does_not_hold_is_said_and_not_a_crash():
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "does not fit into memory: lower the length of rows" in done.stdout, done.stderr[-500:]
     rows, made = PackedRows([3]), layers.of(tiny.build())
-    of_no_machine = layers.Kernels(
-        made, torch.ones(3, 4), torch.ones(3, 4), rows.spans, 1 << 40
-    )  # more than addresses reach
+    # More than addresses reach.
+    of_no_machine = layers.Kernels(made, torch.ones(3, 4), torch.ones(3, 4), rows.spans, 1 << 40)
     with pytest.raises(
         RuntimeError, match="could not allocate memory for the attention of a row of 1099511627776 tokens"
     ):

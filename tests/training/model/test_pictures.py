@@ -83,9 +83,8 @@ def test_sampler_and_learner_agree_on_rows_with_pictures(model_and_tokenizer):
     sampler = TorchSampler(model=model, end_id=renderer.end_id)
     session = sampler.open(prompts, [1, 2, 3, 4])
     first = session.generate(Sampling(max_tokens=5))
-    session.observe(
-        [0, 1, 2, 3], [renderer.observation(asked(names[0], "now this <image>"))] * 4
-    )  # a picture in mid-row
+    # A picture in mid-row.
+    session.observe([0, 1, 2, 3], [renderer.observation(asked(names[0], "now this <image>"))] * 4)
     second = session.generate(Sampling(max_tokens=5))
     told = renderer.observation(asked(names[0], "now this <image>"))
     rows = []

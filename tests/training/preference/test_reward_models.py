@@ -198,10 +198,11 @@ def test_balanced_pairs_leave_no_love_of_length():
     rng = np.random.default_rng(4)
     n = 4000
     true = -np.sort(-rng.normal(size=(n, 2)), 1)
+    # As the model sees it; the longer one is chosen in 80 %.
     quality, length = (
         true + rng.normal(size=(n, 2)),
         rng.normal(size=(n, 2)),
-    )  # as the model sees it; the longer one is chosen in 80 %
+    )
     length = np.where((rng.random(n) < 0.8)[:, None], -np.sort(-length, 1), np.sort(length, 1))
     gap = length[:, 0] - length[:, 1]
     keep = np.ones(n, dtype=bool)

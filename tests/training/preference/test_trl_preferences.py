@@ -165,9 +165,8 @@ def test_what_the_documents_say_of_dpo_trainer_is_what_is_tested():
 @pytest.mark.parametrize("name", DPO)
 def test_dpo_trainer(name, seed):
     loss, settings = DPO[name]
-    case = Case(
-        seed, equal=name == "sft"
-    )  # TRL's sft is the mean over all tokens, ours over answers: the same at equal lengths
+    # TRL's sft is the mean over all tokens, ours over answers: the same at equal lengths.
+    case = Case(seed, equal=name == "sft")
     if name in ("ipo", "sigmoid_norm"):
         case.n = case.mask.sum(1)
     agree(case.ours(loss), case.theirs(dpo_trainer(name, **settings)._compute_loss(case.model, case.inputs, False)))

@@ -121,9 +121,8 @@ def test_a_step_refills_until_it_is_full():
 
 
 def test_a_step_that_cannot_be_filled_ends_when_as_many_were_drawn_as_there_are():
-    e = experience(
-        says(lambda i: ["1"]), n=10, filters=[spread], refill="until_full"
-    )  # draws of 4, 4 and 4: 8 are fewer than 10
+    # Draws of 4, 4 and 4: 8 are fewer than 10.
+    e = experience(says(lambda i: ["1"]), n=10, filters=[spread], refill="until_full")
     assert e(0)[1]["groups_dropped"] == 12
     e = experience(says(lambda i: ["1"]), n=10, refill="until_full")
     assert e(0)[1]["groups"] == 4, "without filters nothing is drawn twice"

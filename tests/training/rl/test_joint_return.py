@@ -58,9 +58,8 @@ def test_the_target_is_what_is_ahead_in_the_same_row_and_has_no_gradient():
         [row, {"logp": [-1.0, -1.0], "columns": {"rewards": [[0, 0], [0, 0]], "ahead": [[[7, 7]], [[0, 0]]]}}]
     )
     t.batch.columns["ahead"][t.batch.position == 0] = 9.0
-    right = torch.tensor(
-        [[[0.0, 0]], [[2.0, 1]], [[0, 1]], [[0, 0]], [[0, 0]], [[0, 0]]]
-    )  # (1, 0) + 0.5 (2, 2), then (0, 1)
+    # (1, 0) + 0.5 (2, 2), then (0, 1).
+    right = torch.tensor([[[0.0, 0]], [[2.0, 1]], [[0, 1]], [[0, 0]], [[0, 0]], [[0, 0]]])
     t.stats.extras["particles"] = right.requires_grad_()
     values = joint_return(t.stats, t.batch, gamma=0.5).values
     assert values.tolist() == pytest.approx([0.0] * 6, abs=1e-6)

@@ -70,9 +70,8 @@ def test_mixtures_are_replayed_on_the_recorded_inputs(weights, likelihood):
     assert torch.allclose(stats.logp[on], batch.columns["sampling_logp"][on], atol=2e-4)
     assert torch.allclose(stats.entropy[on], batch.columns["sampling_entropy"][on], atol=2e-4)
     assert (stats.logp[~on] == 0).all()
-    batch.columns["mixture_weight"] = batch.columns["mixture_weight"].flip(
-        1
-    )  # other inputs, other log-probs: the record is what is read
+    # Other inputs, other log-probs: the record is what is read.
+    batch.columns["mixture_weight"] = batch.columns["mixture_weight"].flip(1)
     assert not torch.allclose(way.read(model, batch).logp[on], stats.logp[on], atol=1e-2) or weights == "uniform"
 
 
