@@ -99,6 +99,7 @@ SIZES: dict[str, dict[str, Any]] = {  # what is small here, whatever the recipe 
     "evaluate": {"questions": 2, "per_family": 1, "batch_size": 64, "sampling.max_tokens": 4096},
 }
 IF_LARGER: dict[str, dict[str, int]] = {  # bounds of sizes that recipes set to say how much
+    "sft": {"hard_steps": 2},
     "rl": {"critic.warmup": 1, "optimizer.warmup": 1, "samples_per_prompt": 8},
     "prefer": {"optimizer.warmup": 1},
     "reward": {"optimizer.warmup": 1},
@@ -120,7 +121,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
     "molecules": {"warm_steps": 40, "hidden": 32},
     "views": {"warm_steps": 40, "hidden": 32},
     "modes": {"warm_steps": 40, "hidden": 32},
-    "fr_ponder": {"steps": 12},
+    "fr_ponder": {"steps": 4},
     "rlot": {"episodes": 48},
     "rlap": {"episodes": 48},
     "dynamic_control": {"steps": 2},
@@ -165,6 +166,7 @@ class Log:
     own: set[int] = field(default_factory=set)  # ids of Terms and values that pieces returned
     kept: list[Any] = field(default_factory=list)  # they stay alive, so that an id is one object's
     extra: Counter = field(default_factory=Counter)  # stage -> terms that no piece returned
+    plan: Mapping[str, Resolved] = field(default_factory=dict)  # stage -> its knobs as they were resolved
     knobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # stage -> its knobs, pieces bound
     gradients: dict[str, list[np.ndarray]] = field(default_factory=dict)  # stage -> of each step of its policy
     stage: str = ""
@@ -618,7 +620,7 @@ def planned(name: str, steps: int = STEPS) -> dict[str, Resolved]:
     prefer["steps"] = 2 * len(rounds) if all("steps" in r for r in rounds) else max(steps, 2 * len(rounds))
     if "models" not in named.get("evaluate", {}):
         trained = [s for s in ("prefer", "rl") if s in named]
-        stages["evaluate"].params["models"] = ["base", "sft", *trained]
+        stages["evaluate"].params["models"] = ["sft", *trained] if trained else ["base", "sft"]
     return stages
 
 
@@ -770,7 +772,7 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int, gen
 
     with ExitStack() as on:
         on.enter_context(patch.object(Learner, "step", step))
-        on.enter_context(patch.object(tables, "read", _read))
+        on.enter_context(patch.object(tables, "each", _each))  # `read` too reads by it
         on.enter_context(patch.object(importlib.import_module("tasks.models.judge"), "rewarding", StandIn))
         for name in ("stages.prefer", "stages.rl", "stages.reward", "stages.evaluate", "models.engines"):
             module = importlib.import_module(f"tasks.{name}")
@@ -782,7 +784,7 @@ def _watching(log: Log, room: Room, script: Callable[[], Script], bits: int, gen
         yield
 
 
-_load, _plain_read = load_model, tables.read
+_load, _plain_each = load_model, tables.each
 _kept: dict[Any, Any] = {}
 
 
@@ -801,14 +803,14 @@ def _loaded(path: Any, **how: Any) -> Any:
     return copy.deepcopy(model), tokenizer
 
 
-def _read(path: Any, cls: type) -> list[Any]:
-    """A table of the small project is read once."""
+def _each(path: Any, cls: type, **how: Any) -> Iterator[Any]:
+    """A table of the small project is read and checked once; other tables are each time."""
     if not _shared(Path(path)):
-        return _plain_read(path, cls)
+        return _plain_each(path, cls, **how)
     key = (Path(path).resolve(), cls)
     if key not in _kept:
-        _kept[key] = _plain_read(path, cls)
-    return list(_kept[key])
+        _kept[key] = list(_plain_each(path, cls, **how))
+    return iter(_kept[key])
 
 
 def dry(name: str, steps: int = STEPS, without: int | None = None) -> tuple[Log, list[str]]:
@@ -819,7 +821,7 @@ def dry(name: str, steps: int = STEPS, without: int | None = None) -> tuple[Log,
         stages["prefer"].params["update_rules"] = [
             rule for i, rule in enumerate(stages["prefer"].params["update_rules"]) if i != without
         ]
-    log = Log()
+    log = Log(plan=stages)
     ran = [s for s in ORDER if s in named]
     with tempfile.TemporaryDirectory(prefix="espalier-dry-") as kept, quiet():
         room = Room(Path(kept), 5, name)
@@ -958,7 +960,7 @@ def _of_stage(name: str, stage: str, log: Log) -> Iterator[str]:
                 if part not in {*log.given, *ALWAYS} and not part.startswith("used_"):
                     what = "the rewards of turns" if part == TURN else f"the part {part!r}"
                     yield f"{what} that {seen.kind}/{seen.name} reads {'are' if part == TURN else 'is'} in no rollout"
-        declared = given(planned(name))
+        declared = given(log.plan)
         for part in sorted(log.given):
             if declared is not None and not any(fnmatchcase(part, one) for one in declared):
                 yield f"a score has the part {part!r}, which no GIVES of the environments ({', '.join(log.played)}) and verifiers names"
