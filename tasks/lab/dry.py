@@ -898,15 +898,9 @@ GUARD = {"token", "clip"}  # of the stage's own defaults: with one update per st
 def table(name: str) -> list[Line]:
     """The lines of one recipe: one per piece, and one per stage that trains."""
     try:
-        log, ran = dry(name)
+        log, ran = _looked_at(name, STEPS)
         if any(_wrong(seen, log, seen.calls) and seen.stage in ("rl", "prefer") for seen in log.pieces):
-            log, ran = dry(name, MORE)  # what acts now and then only has more occasions
-        for i, seen in enumerate(s for s in log.pieces if s.kind == "update_rule"):
-            try:
-                acts = _other_gradients(log, dry(name, without=i)[0])
-            except LookupError:  # the loss cannot do without what the rule brings
-                acts = True
-            seen.changes |= {"gradient"} if acts else set()
+            log, ran = _looked_at(name, MORE)  # what acts now and then only has more occasions
     except (UserError, ValueError, LookupError, FloatingPointError, RuntimeError, AssertionError) as e:
         return [Line(name, "", "", None, "", "", f"does not run: {type(e).__name__}: {str(e)[:300]}")]
     lines = []
@@ -922,6 +916,18 @@ def table(name: str) -> list[Line]:
     for stage in ran:
         lines += [Line(name, stage, "", None, "", "", text) for text in _of_stage(name, stage, log)]
     return lines
+
+
+def _looked_at(name: str, steps: int) -> tuple[Log, list[str]]:
+    """`dry`, and each update rule beside a run of as many steps without it."""
+    log, ran = dry(name, steps)
+    for i, seen in enumerate(s for s in log.pieces if s.kind == "update_rule"):
+        try:
+            acts = _other_gradients(log, dry(name, steps, without=i)[0])
+        except LookupError:  # the loss cannot do without what the rule brings
+            acts = True
+        seen.changes |= {"gradient"} if acts else set()
+    return log, ran
 
 
 def _other_gradients(one: Log, other: Log) -> bool:

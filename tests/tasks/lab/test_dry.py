@@ -43,6 +43,13 @@ def test_a_piece_that_changes_nothing(recipe):
     assert "regulariser/kl changes nothing" in findings(name)[0]
 
 
+def test_a_rule_is_held_against_as_many_steps_without_it(recipe):
+    rule = "prefer: {rounds: [{}, {pairs: sampled}], update_rules: [{piece: length_penalty, per_token: %s}]}"
+    assert not findings(recipe(rule % 0.01))
+    (found,) = findings(recipe(rule % 0.0))
+    assert "update_rule/length_penalty changes nothing" in found
+
+
 def test_a_number_for_each_step_weighs_steps_and_a_constant_changes_nothing(recipe):
     scaled = "rl: {advantage: {piece: informative_scale, cap: %s}, curriculum: {piece: uniform}}"
     assert not findings(recipe(scaled % 4.0))
