@@ -397,10 +397,10 @@ class ColumnBase:
         """As `KB.density`."""
         subjects, objects, alone = [], [], []
         for s in self.stated:
-            rows = np.flatnonzero(s.codes != NONE)
-            to = np.full(len(rows), NONE)
+            rows = np.flatnonzero(s.codes != NONE).astype(np.int32)
+            to = np.full(len(rows), NONE, np.int32)
             if not s.relation.literal:
-                to = self.ends[s.relation.name][s.new[s.codes[rows]]]
+                to = self.ends[s.relation.name][s.new[s.codes[rows]]].astype(np.int32)
             subjects.append(rows)
             objects.append(to)
             alone.append((to != NONE) & (np.bincount(to[to != NONE], minlength=len(self.entities))[to] == 1))

@@ -318,7 +318,8 @@ def densities(
     size = int(max(subject.max(initial=-1), object.max(initial=-1))) + 1
     walks: dict[int, float] = {}
     for hops in range(1, deepest + 1):
-        begin = np.bincount(subject[ahead], minlength=size) + np.bincount(object[back], minlength=size)
+        begin = np.bincount(subject[ahead], minlength=size).astype(np.int32)  # of each fact a number is looked up
+        begin += np.bincount(object[back], minlength=size).astype(np.int32)
         walks[hops] = round(int(np.count_nonzero(begin)) / max(1, entities), 4)
         after = forward & (object >= 0) & (begin[object] > np.where(itself, ahead, back)) if size else ahead
         back = backward & ~(forward & itself) & (begin[subject] > np.where(itself, back, ahead)) if size else back

@@ -248,12 +248,13 @@ class Ranking:
         different = whole.unique()
         different = different.filter(pc.not_equal(different, ""))
         names = ArrowTexts(different.take(pc.sort_indices(different)))
+        del different
         if not len(names):
             raise ValueError("there is not one word in the texts to be searched: check the sources")
         ranks = pc.index_in(whole, value_set=names.array).combine_chunks()
         numbers.rank = pc.fill_null(ranks, 0).to_numpy().astype(np.int32)
         del ranks
-        del whole, seen, different
+        del whole, seen
         n = len(sizes)
         index = bm25s.BM25(method="lucene", k1=_K1, b=_B, dtype="float64")
         blocks = matrix(numbers, np.frombuffer(sizes, np.int32), len(names), folder)
