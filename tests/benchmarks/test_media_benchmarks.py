@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks import few_step_flow, media_minutes
+from benchmarks import few_step_flow, media_gains, media_minutes
 from tasks.lab.behaviour import evidence_of
 from training.env.control.modes import CENTRES
 
@@ -27,3 +27,27 @@ def test_every_recipe_of_the_table_has_the_seconds_of_its_protocol():
 def test_an_unknown_warm_start_is_named():
     with pytest.raises(SystemExit, match="no warm start 'pixels': those known are pictures, shared"):
         media_minutes.main(["pixels"])
+
+
+@pytest.mark.parametrize(("name", "steps", "prompts"), [("geo-r1", 64, 4), ("rewardmap", 96, 8)])
+def test_a_recipe_and_its_control_learn_by_one_setting(name, steps, prompts, monkeypatch):
+    """What gains are taken over is blind in the control alone; a recipe of LONGER has the longer setting on both sides."""
+    runs = []
+
+    class Here:
+        tools = {"draw": "drawn", "page": "drawn"}
+
+    def train(task, recipe, changes, steps, seed, *, here):
+        runs.append((task, recipe, changes["prompts_per_step"], steps, seed, here.tools["draw"] == "drawn"))
+        return {"pass1": float(steps)}
+
+    monkeypatch.setattr(media_gains, "train", train)
+    monkeypatch.setattr(media_gains, "world", lambda task: Here())
+    monkeypatch.setattr(media_gains, "replace", lambda here, tools: type("Blind", (), {"tools": tools}))
+    assert media_gains.gain(name, 3, "") == media_gains.gain(name, 3, "noise") == (0, steps)
+    task = media_gains.protocol(name)["task"]
+    assert runs == [(task, name, prompts, n, 3, sees) for sees in (True, False) for n in (0, steps)]
+
+
+def test_recipes_that_learn_for_longer_are_measured():
+    assert set(media_gains.LONGER) <= set(media_gains.NAMES)
