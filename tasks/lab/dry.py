@@ -130,6 +130,7 @@ PACE: dict[str, dict[str, Any]] = {  # of pieces: steps until they act, size of 
 }
 PACE_IF_LARGER: dict[str, dict[str, int]] = {  # bounds of what recipes may set lower, or to 0
     "draft_tree": {"steps": 20, "gto": 4},
+    "masked_diffusion": {"steps": 8},
     "dynamic_control": {"levels": 2, "group": 2},
     "fr_ponder": {"group": 4},
 }
