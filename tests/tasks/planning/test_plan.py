@@ -5,6 +5,7 @@ A toy stage, its pieces and recipes live in a folder of the user's own (ESPALIER
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -434,6 +435,21 @@ def test_the_judge_concerns_the_stage_rl_only_where_there_is_one(tmp_path, monke
     sources = lambda text: set(made(f"recipe: grpo\n{text}", tmp_path)["rl"]["sources"])  # noqa: E731
     theirs = {"tasks/models/judge.py", "synth/preferences/judge.py", "training/rollout/endpoint.py"}
     assert not sources("") & theirs and theirs <= sources("set: {rl: {judge: {model: x}}}")
+
+
+def test_a_decoder_of_a_layer_that_the_model_will_not_have(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    of = lambda layer, sft="layers: 3": made(  # noqa: E731
+        f"set: {{sft: {{{sft}}}, evaluate: {{decoder_tokens: 400, decoders: [greedy, {{piece: steer, layer: {layer}}}]}}}}",
+        tmp_path,
+    )
+    for layer in (3, -4):
+        with pytest.raises(UserError, match=rf"evaluate.decoders\[1\] names the layer {layer}, .* has 3: name 0 to 2"):
+            of(layer)
+    assert of(2) and of(-3) and of(9, "model: some/model"), "a model whose files are not here"
+    monkeypatch.setattr(plan, "size_of", lambda name: SimpleNamespace(layers=2))
+    with pytest.raises(UserError, match=r"layer 2, .* has 2"):
+        of(2, "model: some/model")
 
 
 @files_at_rest()
