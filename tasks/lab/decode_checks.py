@@ -5,6 +5,8 @@ The account is that of the real engine: the scripted model has the `open` of a s
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
@@ -107,8 +109,18 @@ def _prompt(given: Mapping[str, Any], read: np.ndarray, told: Callable[[str], np
     return read if len(read) else np.zeros(int(given.get("prompt", 1)), dtype=np.int64)
 
 
+def _called(name: str, given: Mapping[str, Any]) -> Any:
+    """The result of a function of a file of training/decode, `file.function`; lists are arrays where it takes arrays."""
+    file, _, function = name.partition(".")
+    called = getattr(importlib.import_module(f"training.decode.{file}"), function)
+    takes = inspect.signature(called).parameters
+    return _plain(called(**{k: torch.tensor(v) if takes[k].annotation == "Tensor" else v for k, v in given.items()}))
+
+
 def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The runner of checks of decoders (`DecodePiece` says what they give and expect)."""
+    if "call" in given:
+        return {"value": _called(given["call"], given["with"])}
     draws = given.get("draws") or [{"says": "it", "tokens": 1}]
     script = _Script(draws)
 

@@ -45,12 +45,15 @@ class DecodePiece(Protocol):
         asked: the prompt as a text, of one token
         weights: name -> weight of a block that the piece may change
         stream: a residual stream, one list of numbers per new token, that the piece may change
+        call: in the place of all this a function that the piece uses, `file.function` of this folder
+        with: its arguments
 
     Check expects:
         says: the answer
         tokens: forward tokens by model
         fitted: what was learned, by name
         stream: the stream as the piece changed it
+        value: what the function of `call` returns
     """
 
     def __call__(self, engine: Engine, asks: Sequence[Ask], fitted: Any) -> list[Decoded]: ...

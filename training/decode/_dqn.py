@@ -85,14 +85,20 @@ class Learning:
             state2 = _stacked([a[0] for a in after if a is not None])
             allowed2 = torch.from_numpy(np.stack([a[1] for a in after if a is not None]))
             with torch.no_grad():
-                best = self.values(state2, allowed2).argmax(1, keepdim=True)
-                wanted[on] += self.gamma * self.target(state2, allowed2).gather(1, best)[:, 0]
+                wanted[on] = double_q(
+                    wanted[on], self.values(state2, allowed2), self.target(state2, allowed2), self.gamma
+                )
         self.optimizer.zero_grad()
         smooth_l1_loss(self.values(state, allowed).gather(1, action[:, None])[:, 0], wanted).backward()
         self.optimizer.step()
         self.updates += 1
         if self.updates % self.renew == 0:
             self.target.load_state_dict(self.values.state_dict())
+
+
+def double_q(reward: Tensor, own: Tensor, copied: Tensor, gamma: float) -> Tensor:
+    """y [n] of rewards [n], and of Q and Q' [n, a] of the states that followed."""
+    return reward + gamma * copied.gather(1, own.argmax(1, keepdim=True))[:, 0]
 
 
 def chosen(values: Values, states: Sequence[np.ndarray], allowed: Sequence[np.ndarray]) -> list[int]:

@@ -178,6 +178,11 @@ def fit(
     return Reach(value=value, layer=layer, length=float(torch.cat(streams).norm(dim=1).mean()))
 
 
+def backup(margin: Tensor, after: Tensor, last: Tensor, gamma: float) -> Tensor:
+    """What V is fitted to, [n]: of the margin, of V' at the next stream, and of whether the answer ends here (bool)."""
+    return torch.where(last, margin, (1 - gamma) * margin + gamma * torch.minimum(margin, after))
+
+
 def backed_up(
     value: Value,
     streams: Sequence[Tensor],
@@ -201,8 +206,7 @@ def backed_up(
     target, optimizer = copy.deepcopy(value), torch.optim.Adam(value.parameters(), lr=3e-3)
     for _ in range(steps):
         with torch.no_grad():
-            ahead = torch.minimum(margin, target(z)[follows])
-            wanted = torch.where(last, margin, (1 - gamma) * margin + gamma * ahead)
+            wanted = backup(margin, target(z)[follows], last, gamma)
         optimizer.zero_grad()
         through = z + noise * value.spread * torch.randn(z.shape, generator=chance)
         ((value(through) - wanted) ** 2).mean().backward()
