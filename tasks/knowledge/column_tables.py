@@ -48,9 +48,8 @@ class _Table:
 
     def __init__(self, path: Path, cls: type) -> None:
         self._schema = tables.arrow_schema(cls)
-        few: Any = [
-            f.name for f in self._schema if f.name in _REPEATED
-        ]  # typed as a bool alone; looking for repetitions elsewhere takes longer
+        # Columns (the stubs know a bool alone): looking for repeated values in all takes longer.
+        few: Any = [f.name for f in self._schema if f.name in _REPEATED]
         self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", use_dictionary=few)
         self._waiting: list[pa.Table] = []
 
