@@ -23,8 +23,6 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-
-import training.model.quick_import  # noqa: F401  (before the classes of transformers)
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,

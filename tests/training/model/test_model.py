@@ -1,10 +1,7 @@
 """Tokenizer, model folders in Hugging Face layout, and the sentences for what cannot be loaded."""
 
-import importlib
 import json
 import shutil
-import sys
-from pathlib import Path
 
 import exported
 import pytest
@@ -14,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer
 
-from training.model import gguf_file, model, quick_import
+from training.model import gguf_file
 from training.model.attention import NAME, PackedRows
 from training.model.model import END, TAGS, head_weight, hidden_states, load_model, new_model, save_model
 
@@ -35,15 +32,6 @@ def test_tags_are_one_token_wherever_they_stand_and_survive_decoding(parts):
     for tag in TAGS:
         assert ids.count(TOKENS.convert_tokens_to_ids(tag)) == parts.count(tag)
     assert TOKENS.decode(ids) == text == TOKENS.decode(ids, skip_special_tokens=True)
-
-
-def test_a_model_comes_without_scikit_learn(monkeypatch):
-    for name in ("transformers.generation.candidate_generator", "sklearn.metrics"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    importlib.reload(quick_import)
-    assert "transformers.generation.candidate_generator" in sys.modules and "sklearn.metrics" not in sys.modules
-    text = Path(model.__file__).read_text(encoding="utf-8")
-    assert 0 < text.find("import training.model.quick_import") < text.find("from transformers import")
 
 
 def test_digits_are_split():
