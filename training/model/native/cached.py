@@ -22,7 +22,7 @@ from training.model.attention import PackedRows
 from training.model.kv_cache import CachedRows
 from training.model.model import hidden_states
 from training.model.native import layers
-from training.model.native.layers import NEAR, Kernels, Layers, body, in_float32
+from training.model.native.layers import NEAR, Kernels, Layers, body, in_float32, tried
 
 
 @dataclass(kw_only=True)
@@ -114,7 +114,7 @@ class CachedLayers:
         exact = in_float32(self.model)
         if exact is not self.model:
             return CachedLayers(exact, self.compiled).agrees()
-        ids = torch.arange(1, 8) % len(self.embedding)
+        ids = tried(7, len(self.embedding))
         want = hidden_states(self.model, ids, torch.arange(7), PackedRows([7]))
         cache = CachedRows(1)
         states = []
