@@ -487,13 +487,13 @@ def _capitals(texts: ArrowTexts) -> pa.Array:
 
 
 def _hashes(*parts: pa.Array | str) -> np.ndarray:
-    """[texts] uint64, the first eight bytes of the hash of each text, given as for `_join`."""
+    """[texts] uint64, the first eight bytes of the hash of each text, given as for `joined`."""
     texts, sha = joined(*parts).cast(pa.large_binary()).to_pylist(), hashlib.sha256
     return np.frombuffer(b"".join([sha(t).digest()[:8] for t in texts]), ">u8")
 
 
 def hashed(*parts: pa.Array | str) -> pa.Array:
-    """The hash of each text, given as for `_join`, as 16 hex digits."""
+    """The hash of each text, given as for `joined`, as 16 hex digits."""
     return _hex(_hashes(*parts))
 
 

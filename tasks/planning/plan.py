@@ -18,14 +18,13 @@ from synth.types import digest
 from tasks.core.at_rest import files_at_rest
 from tasks.core.paths import folders, project
 from tasks.planning import code as src
-from tasks.planning import parts, places
+from tasks.planning import estimate, parts, places
 from tasks.core.config import read_yaml
 from tasks.core.errors import UserError
 from tasks.planning.pieces import locate, observed
-from tasks.planning.resolve import Resolved, check_asked, check_params, resolve
+from tasks.planning.resolve import check_asked, check_params, resolve
 from tasks.storage import commit
 from tasks.storage.faults import fault
-from training.model.size import size_of
 
 
 @files_at_rest()
@@ -46,7 +45,6 @@ def plans(
     if to_run:
         check_asked(params["recipe"], stages)
         parts.check(stages)
-        _check_layers(stages)
     first: dict[str, set[Path]] = {}
     needs: dict[str, list[str]] = {}
     known = src.Imports()
@@ -87,24 +85,28 @@ def plans(
     out["_run"] = {k: params[k] for k in ("recipe", "profile", "seed")}
     if placed := places.of(stages):
         out["_run"]["place"] = placed
+    if to_run:
+        _check_layers(out)
     return out
 
 
-def _check_layers(stages: Mapping[str, Resolved]) -> None:
+def _check_layers(plans: Mapping[str, Mapping[str, Any]]) -> None:
     """Raises UserError for a decoder of a layer that the trained models will not have, before anything is trained."""
-    if not {"sft", "evaluate"} <= stages.keys():
+    if not {"sft", "evaluate"} <= plans.keys():
         return
-    sft, decoders = stages["sft"].params, stages["evaluate"].params["decoders"]
-    if not any(isinstance(d.get("layer"), int) for d in decoders):
-        return
-    known = size_of(sft["model"]) if sft["model"] else None
+    named = [
+        (i, d["layer"])
+        for i, d in enumerate(plans["evaluate"]["params"]["decoders"])
+        if isinstance(d.get("layer"), int)
+    ]
+    sft, known = plans["sft"]["params"], estimate.size(plans) if named else None
     if sft["model"] and known is None:
-        return  # its files are not here yet
+        return  # no layer is named, or the model's files are not here yet
     n = sft["layers"] if known is None else known.layers
-    for i, d in enumerate(decoders):
-        if isinstance(d.get("layer"), int) and not -n <= d["layer"] < n:
+    for i, layer in named:
+        if not -n <= layer < n:
             raise UserError(
-                f"evaluate.decoders[{i}] names the layer {d['layer']}, and the model that sft trains has {n}: name 0 to {n - 1}, "
+                f"evaluate.decoders[{i}] names the layer {layer}, and the model that sft trains has {n}: name 0 to {n - 1}, "
                 f"or -1 to -{n} from the end"
             )
 

@@ -252,14 +252,8 @@ def handles(weights: Mapping[str, Tensor]) -> list[list[Any]]:
                 "PYTORCH_CUDA_ALLOC_CONF it can, or set rl.transport=disk"
             ) from e
         seen = [list(t.shape), list(t.stride()), t.storage_offset()]
-        out.append(
-            [
-                name,
-                dtype_name(t.dtype),
-                seen,
-                [base64.b64encode(p).decode() if isinstance(p, bytes) else p for p in parts],
-            ]
-        )
+        told = [base64.b64encode(p).decode() if isinstance(p, bytes) else p for p in parts]
+        out.append([name, dtype_name(t.dtype), seen, told])
     return out
 
 

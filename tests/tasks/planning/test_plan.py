@@ -12,7 +12,7 @@ import pytest
 from docs.generators import methods
 from tasks.core.at_rest import files_at_rest
 from tasks.core.errors import UserError
-from tasks.planning import code, parts, plan, resolve
+from tasks.planning import code, estimate, parts, plan, resolve
 from tasks.core.config import parse, read_yaml
 
 STAGE = """
@@ -447,7 +447,7 @@ def test_a_decoder_of_a_layer_that_the_model_will_not_have(tmp_path, monkeypatch
         with pytest.raises(UserError, match=rf"evaluate.decoders\[1\] names the layer {layer}, .* has 3: name 0 to 2"):
             of(layer)
     assert of(2) and of(-3) and of(9, "model: some/model"), "a model whose files are not here"
-    monkeypatch.setattr(plan, "size_of", lambda name: SimpleNamespace(layers=2))
+    monkeypatch.setattr(estimate, "size_of", lambda name: SimpleNamespace(layers=2))
     with pytest.raises(UserError, match=r"layer 2, .* has 2"):
         of(2, "model: some/model")
 
