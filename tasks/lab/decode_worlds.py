@@ -649,8 +649,21 @@ def wishes() -> Place:
     return _place(_WISHES)
 
 
+def _balance() -> Tongue:
+    wishes = _wishes()
+    assert wishes.rated is not None
+    rated = wishes.rated
+    return replace(wishes, wanted=lambda answer, prompt, taste: min(1.0, 2 * min(rated(answer).values())))
+
+
+def balance() -> Place:
+    """As `wishes`, but where in an answer each kind stands is all the same. Wanted: the smaller one of the two shares, twice: 1 where
+    half of the words are of either kind, 0 where one kind is missing. Weights that hold for all sentences can give both."""
+    return _place(_BALANCE)
+
+
 _PLANTED, _TASTES, _SENTENCES, _TEMPERS = _planted(), _tastes(), _sentences(), _tempers()
-_HABITS = _habits()
+_HABITS, _BALANCE = _habits(), _balance()
 _USEFUL = _useful()
 _GUESS, _JUDGED, _STRATEGIES = _guess(), _judged(), _strategies()
 _HESITANT, _RAMBLE, _WITNESSED, _SLOTTED = _hesitant(), _ramble(), _witnessed(), _slots()
@@ -672,5 +685,6 @@ WORLDS = (
     linked_questions,
     crafts,
     wishes,
+    balance,
     rewrites,
 )

@@ -11,7 +11,8 @@ our reading.
 
 alpha ||h_0|| K v is added after block `layer` (the middle one) from the prompt's last token on. The model is frozen; c, of
 one hidden layer, learns on the prompts of the pairs with the reward model's rewards; the cost rises from 0 over the first
-third of the steps. An answer takes the likeliest K. halting: "random" is the control, K drawn evenly; "never": K = k_max.
+third of the steps. An answer takes the likeliest K. Controls: halting "random", K drawn evenly; "never", K = k_max; "fixed", of
+all depths the one that earns most for every prompt, each tried on an even share of as many answers as c learns from.
 
 Leaves out terms for format and for the spread of depths.
 """
@@ -62,12 +63,14 @@ def halted(logit: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Pondering:
-    """controller; vector [d] of length 1; layer: where it is added; depth: the mean number of steps at the end."""
+    """controller; vector [d] of length 1; layer: where it is added; depth: the mean number of steps at the end; fixed: the
+    number that earns most for every prompt, where that is what was looked for."""
 
     controller: Any
     vector: Tensor
     layer: int
     depth: float
+    fixed: int = 0
 
 
 def fr_ponder(
@@ -83,7 +86,7 @@ def fr_ponder(
     group: int = 8,
     steps: int = 40,
     lr: float = 0.03,
-    halting: Literal["learned", "random", "never"] = "learned",
+    halting: Literal["learned", "random", "never", "fixed"] = "learned",
     seed: int = 0,
     temperature: float | None = None,
 ) -> list[Decoded]:
@@ -101,6 +104,8 @@ def fr_ponder(
         if halting == "learned":
             with torch.no_grad():
                 depth[i] = int(fitted.controller(h[None])[0].argmax())
+        elif halting == "fixed":
+            depth[i] = fitted.fixed
         else:
             drawn = np.random.default_rng(seed_for(asks[i].seed, "depth")).integers(k_max + 1)
             depth[i] = k_max if halting == "never" else int(drawn)
@@ -130,7 +135,7 @@ def fit(
     group: int = 8,
     steps: int = 40,
     lr: float = 0.03,
-    halting: Literal["learned", "random", "never"] = "learned",
+    halting: Literal["learned", "random", "never", "fixed"] = "learned",
     seed: int = 0,
     temperature: float | None = None,
 ) -> Pondering:
@@ -165,6 +170,14 @@ def fit(
             optimizer.zero_grad()
             (-(advantage * logp.gather(1, depth)).mean()).backward()
             optimizer.step()
+    if halting == "fixed":
+        every = torch.arange(k_max + 1).expand(len(pairs), -1)
+        tries = [
+            _rewards(engine, pairs, h, vector, layer, alpha, every, seed_for(seed, "fixed", t)).mean(0)
+            for t in range(max(1, steps * group // (k_max + 1)))
+        ]
+        best = int(torch.stack(tries).mean(0).argmax())
+        return Pondering(controller=None, vector=vector, layer=layer, depth=float(best), fixed=best)
     with torch.no_grad():
         deep = float(controller(h).argmax(1).float().mean())
     return Pondering(controller=controller, vector=vector, layer=layer, depth=deep)

@@ -61,3 +61,15 @@ def test_an_answer_is_of_use_only_where_it_names_what_was_asked_without_harm():
     swapped = np.concatenate([harmless[5:10], harmless[:5], harmless[10:]])
     for answer in (harmful, swapped, harmless[:10], np.array([decode_worlds.STOP] * 3), nothing.astype(int)):
         assert useful.wanted(answer, prompt, nothing) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "worth"),
+    [("LLLLHHHH", 1.0), ("LHLHLHLH", 1.0), ("LLLLLLHH", 0.5), ("LLLLLLLL", 0.0), ("LLLLHHHHHHHH", 1.0)],
+)
+def test_balance_is_twice_the_smaller_share_wherever_it_stands(kinds, worth):
+    ids = [decode_worlds.LOW[0] if k == "L" else decode_worlds.HIGH[0] for k in kinds]
+    answer = np.array([*ids[:4], decode_worlds.STOP, *ids[4:], decode_worlds.STOP])
+    balance = decode_worlds._BALANCE
+    assert balance.wanted(answer, np.zeros(3), np.zeros(0)) == worth
+    assert balance.pairs == decode_worlds._WISHES.pairs and balance.rated is not None

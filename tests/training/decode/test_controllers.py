@@ -62,6 +62,30 @@ def test_depth_follows_the_cost():
     assert free.depth == 4.0
 
 
+def test_a_fixed_depth_is_the_one_that_earns_most_whatever_it_costs():
+    depths = []
+
+    class Noting(TorchSampler):
+        def open(self, prompts, seeds, edits=(), policies=()):
+            depths.extend(round(float(e.vector.norm()) / unit) for e in edits)
+            return super().open(prompts, seeds, edits, policies)
+
+    def rewards(rows):  # the third of five depths is the best
+        return [-abs(d - 3.0) for d in depths[-len(rows) :]]
+
+    model, one = tiny.build(vocabulary=V, init_range=0.2), pairs()[:1] * 8
+    source = Engine(sampler=Noting(model, 2), text=str, said=str, sampling=Sampling(max_tokens=2), rewards=rewards)
+    unit = 0.2 * float(source.streams([one[0].prompt], [1])[0][0, -1].norm())
+    decode = bind("decode", {"piece": "fr_ponder", "halting": "fixed", "k_max": 4, "steps": 5, "cost": 10.0})
+    fitted = decode.fit(source, one)
+    assert fitted.fixed == 3 and fitted.depth == 3.0
+    assert len(depths) == 8 * 5 * 8, "as many answers as the controller learns from: 5 steps of 8 answers to 8 prompts"
+    done = decode(source, asks(3, forward_tokens=0), fitted)
+    assert [d.account.events for d in done] == [["pondered 3 of 4 steps"]] * 3
+    learned = bind("decode", {"piece": "fr_ponder", "k_max": 4, "steps": 5})
+    assert done[0].account.spent == learned(source, asks(1), learned.fit(source, one))[0].account.spent
+
+
 def test_no_steps_are_a_plain_draw_and_depths_are_told():
     source = engine()
     plain = bind("decode", {"piece": "sample"})(source, asks(), None)
