@@ -20,7 +20,7 @@ import json
 import math
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -127,19 +127,19 @@ def engine_of(model: nn.Module, seed: int) -> Engine:
 
 
 @lru_cache(maxsize=64)
-def _answered(spec: str, limits: tuple[int, ...], seed: int) -> tuple[float, tuple[int, ...]]:
+def _answered(spec: str, limits: tuple[int, ...], seed: int, others: bool = False) -> tuple[float, tuple[int, ...]]:
     """Share of right answers of a decoder (its piece and knobs, as JSON) of the policy within these budgets (none: without), and the
-    forward tokens of each."""
+    forward tokens of each. others: to other problems of the test split."""
     here = starts.start("countdown")
     decode, engine = bind("decode", json.loads(spec)), engine_of(here.base, seed)
     fitted = decode.fit(engine, examples(_known(seed)[0], here.renderer)) if decode.fit else None  # type: ignore[attr-defined]
-    return _scored(decode, engine, fitted, limits, seed)
+    return _scored(decode, engine, fitted, limits, seed, others)
 
 
 def _scored(
-    decode: Any, engine: Engine, fitted: Any, limits: tuple[int, ...], seed: int
+    decode: Any, engine: Engine, fitted: Any, limits: tuple[int, ...], seed: int, others: bool
 ) -> tuple[float, tuple[int, ...]]:
-    asked = _asked()
+    asked = _asked(others)
     asks = [
         Ask(prompt=_prompt(p), seed=seed_for(seed, "asked", i), max_tokens=_turn(), forward_tokens=limit)
         for i, (p, limit) in enumerate(zip(asked, limits or [0] * len(asked), strict=True))
@@ -149,8 +149,12 @@ def _scored(
     return float(np.mean(right)), tuple(d.account.spent for d in done)
 
 
-def _asked() -> list[Problem]:
-    return [p for p in starts.start("countdown").measured for _ in range(TRIES)]
+def _asked(others: bool) -> list[Problem]:
+    problems = starts.start("countdown").measured
+    if others:
+        make = partial(starts.countdown_problem, levels=(1,))
+        problems = starts._family(make, "test", 2 * len(problems))[len(problems) :]
+    return [p for p in problems for _ in range(TRIES)]
 
 
 def _turn() -> int:
@@ -164,24 +168,24 @@ def _lay(room: Room) -> None:
     room.write("kb", passages=NOTHING)
 
 
-def _measure(room: Room) -> dict[str, float]:
+def _measure(room: Room, others: bool = False) -> dict[str, float]:
     """See the head of this file."""
     knobs = room.kept.get("knobs", {})
     mine = knobs["evaluate"].params["decoders"] if knobs else []
     shipped = plans(room.recipe, {}, 0)["evaluate"].params["decoders"] if knobs else []
     if mine:
         own, spec = (json.dumps(d[0], sort_keys=True) for d in (shipped, mine))
-        right, spent = _answered(own, (), room.seed)
+        right, spent = _answered(own, (), room.seed, others)
         if spec != own:
-            limits = tuple(max(n, len(_prompt(p)) + _turn()) for n, p in zip(spent, _asked(), strict=True))
-            right, spent = _answered(spec, limits, room.seed)
+            limits = tuple(max(n, len(_prompt(p)) + _turn()) for n, p in zip(spent, _asked(others), strict=True))
+            right, spent = _answered(spec, limits, room.seed, others)
     elif "prefer" in (read_recipe(room.recipe).get("stages") or {} if knobs else {}):
         run_stage(room, "prefer", knobs["prefer"])
         right, spent = _scored(
-            bind("decode", {"piece": "sample"}), engine_of(room.model(), room.seed), None, (), room.seed
+            bind("decode", {"piece": "sample"}), engine_of(room.model(), room.seed), None, (), room.seed, others
         )
     else:
-        right, spent = _answered(json.dumps({"piece": "sample"}), (), room.seed)
+        right, spent = _answered(json.dumps({"piece": "sample"}), (), room.seed, others)
     return {"solved": right, "forward_tokens": float(np.mean(spent))}
 
 
@@ -190,4 +194,10 @@ def countdown_answers() -> Place:
     return Place((), _lay, _measure)
 
 
-WORLDS = (countdown_answers,)
+def other_countdown_answers() -> Place:
+    """As `countdown_answers`, asked as many other problems of the test split: for a protocol that was written after the first ones
+    had been answered."""
+    return Place((), _lay, partial(_measure, others=True))
+
+
+WORLDS = (countdown_answers, other_countdown_answers)

@@ -1,12 +1,13 @@
 """Decoders on a task at equal forward tokens: what a rival may spend, and what both sides are asked."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tasks.lab import answer_worlds, decode_worlds, worlds
+from tasks.lab import answer_worlds, decode_worlds, starts, worlds
 from tasks.lab.answer_worlds import _measure
 
 PROMPT, TURN = 5, 20
@@ -17,12 +18,12 @@ def answered(monkeypatch):
     """What is asked for, in the place of answers: [spec, limits]; the first question costs 12 tokens, the second 90."""
     seen = []
 
-    def stand_in(spec, limits, seed):
+    def stand_in(spec, limits, seed, others):
         seen.append((json.loads(spec)["piece"], limits))
         return 0.5, (12, 90)
 
     monkeypatch.setattr(answer_worlds, "_answered", stand_in)
-    monkeypatch.setattr(answer_worlds, "_asked", lambda: ["easy", "hard"])
+    monkeypatch.setattr(answer_worlds, "_asked", lambda others: ["easy", "hard"])
     monkeypatch.setattr(answer_worlds, "_prompt", lambda problem: np.zeros(PROMPT))
     monkeypatch.setattr(answer_worlds, "_turn", lambda: TURN)
     return seen
@@ -73,3 +74,19 @@ def test_balance_is_twice_the_smaller_share_wherever_it_stands(kinds, worth):
     balance = decode_worlds._BALANCE
     assert balance.wanted(answer, np.zeros(3), np.zeros(0)) == worth
     assert balance.pairs == decode_worlds._WISHES.pairs and balance.rated is not None
+
+
+def test_other_problems_of_the_test_split_are_other_problems(monkeypatch):
+    make = partial(starts.countdown_problem, levels=(1,))
+    measured = starts._family(make, "test", starts.HELD)
+    monkeypatch.setattr(starts, "start", lambda task: SimpleNamespace(measured=measured))
+    asked, others = ([p.id for p in answer_worlds._asked(which)] for which in (False, True))
+    assert len(asked) == len(others) == starts.HELD * answer_worlds.TRIES
+    assert not set(asked) & set(others) and len(set(others)) == starts.HELD
+
+
+def test_other_problems_are_asked_where_the_world_says_so(answered, monkeypatch):
+    seen = []
+    monkeypatch.setattr(answer_worlds, "_asked", lambda others: seen.append(others) or ["easy", "hard"])
+    answer_worlds.other_countdown_answers().measure(_room("e2c", [{"piece": "greedy"}]))
+    assert seen == [True] and answered == [("plans", ()), ("greedy", (PROMPT + TURN, 90))]
