@@ -175,7 +175,7 @@ OF_PAIRS = {
 OF_CONTROL = {"success", "stage", "return", "rate", "eaten", "trapped", "shd", "env_steps", "joint", "welfare", "slope"}
 OF_DECODERS = {"wanted", "surprise", "forward_tokens", "tokens_per_pass"}
 OF_MERGES = {"old", "new", "both"}
-METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "corrected"}
+METRICS |= OF_PAIRS | OF_CONTROL | OF_DECODERS | OF_MERGES | {"thought", "corrected", "greedy"}
 STAGES = ("sft", "preferences", "clean", "reward", "prefer", "rl", "evaluate")  # that changes may be by
 SMALL = {
     "prompts_per_step": 8,

@@ -6,6 +6,7 @@ knobs, controls of sampling left out), once for all seeds, and not to the end: i
 Measured of QUESTIONS problems that `rl` never played, one draw each, in the way of the protocol's side:
 
     accuracy    share of right answers
+    greedy      the same at temperature 0
     thought     steps of thought, an answer: sets or vectors where there are some, else tokens before the answer
     corrected   of masked diffusion: right demonstrations, one token of every second of them replaced by another digit, pass the
                 last MEND steps of unmasking at temperature 0; the share that is then right throughout. 0.5 where nothing is
@@ -13,13 +14,14 @@ Measured of QUESTIONS problems that `rl` never played, one draw each, in the way
 
 `short_thoughts` has three digits: what is taught otherwise than token by token learns slowly. `worded_thoughts` has three, and
 writes each sum out, five tokens for one new digit: `314` is answered `3+1=44+4=8<answer>8</answer>`. Four tokens of five can be
-foretold, so a thought may be shorter and carry the same. All ways are taught equally long there.
+foretold, so a thought may be shorter and carry the same. All ways are taught equally long there. `clipped_thoughts` has three
+digits too, but what is written token by token is taught with the last one of the thought alone, `8<answer>8</answer>`, as long as other ways.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -60,17 +62,26 @@ def _text(digits: np.ndarray, words: bool = False) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Chain:
-    """How long the problems of a world are: digits; words: whether each sum is written out."""
+    """How long the problems of a world are: digits; words: whether each sum is written out; every: of so many tokens of a thought
+    the last one stays, where it is written token by token."""
 
     digits: int
     words: bool = False
+    every: int = 1
 
     def text(self, digits: np.ndarray) -> tuple[str, str]:
         return _text(digits, self.words)
 
+    def clipped(self, solution: str) -> str:
+        """A token is a character there."""
+        thought, tag, answer = solution.partition("<answer>")
+        return thought[self.every - 1 :: self.every] + tag + answer
+
     def steps(self, piece: str) -> int:
         """In which a first policy is taught a way of generation ("": token by token)."""
-        return WORDED if self.words else STEPS[piece]
+        if self.words:
+            return WORDED
+        return STEPS[piece] if self.every == 1 else max(STEPS.values())
 
     @property
     def longest(self) -> int:
@@ -98,8 +109,9 @@ def _tokenizer() -> Any:
     return train_tokenizer(texts * 2, vocab_size=288)
 
 
-def _row(renderer: Renderer, rng: np.random.Generator, chain: Chain) -> Row:
+def _row(renderer: Renderer, rng: np.random.Generator, chain: Chain, piece: str) -> Row:
     question, solution = chain.text(rng.integers(0, 10, chain.digits))
+    solution = solution if piece else chain.clipped(solution)
     talk = [Message(role="user", content=question), Message(role="assistant", content=solution)]
     return demonstration_row(renderer, talk, 0.0)
 
@@ -142,7 +154,7 @@ def _taught(piece: str, knobs: str, chain: Chain) -> Path:
         way.begin(model, renderer)
     learner = Learner(model, optim) if way is None else Learner(model, optim, read=way.taught)
     for _ in range(chain.steps(piece)):
-        rows = [_row(renderer, rng, chain) for _ in range(BATCH)]
+        rows = [_row(renderer, rng, chain, piece) for _ in range(BATCH)]
         if way is not None:
             rows = [way.lesson(row, renderer, rng) for row in rows]
         learner.step(weighted(rows, "cpu"), nll if way is None else way.loss)
@@ -187,12 +199,15 @@ def measured(folder: Path, way: Generation | None, seed: int, chain: Chain) -> d
         sampling=Sampling(temperature=1.0, max_tokens=chain.longest),
         max_tokens=64,
     )
-    groups = player.play(problems("test", QUESTIONS, chain), 1, seed_for(seed, "thoughts", "measure"))
-    rollouts = [g.rollouts[0] for g in groups]
+    asked = problems("test", QUESTIONS, chain)
+    rollouts = [g.rollouts[0] for g in player.play(asked, 1, seed_for(seed, "thoughts", "measure"))]
+    cold = replace(player, sampling=replace(player.sampling, temperature=0.0)).play(asked, 1, seed)
+    right = lambda played: float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in played]))  # noqa: E731
     corrected = _corrected(way, model, renderer, seed, chain) if isinstance(way, MaskedDiffusion) else {}
     steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]
     return {
-        "accuracy": float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in rollouts])),
+        "accuracy": right(rollouts),
+        "greedy": right([g.rollouts[0] for g in cold]),
         "thought": float(np.mean([len(renderer.encode(s)) if s else 0 for s in steps])),
         **corrected,
     }
@@ -240,4 +255,9 @@ def worded_thoughts() -> Place:
     return _place(Chain(SHORT, words=True))
 
 
-WORLDS = (thoughts, short_thoughts, worded_thoughts)
+def clipped_thoughts() -> Place:
+    """Of three, or, token by token, the last of these alone: as many tokens as a way that merges all three has vectors."""
+    return _place(Chain(SHORT, every=SHORT))
+
+
+WORLDS = (thoughts, short_thoughts, worded_thoughts, clipped_thoughts)
