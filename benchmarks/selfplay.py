@@ -123,15 +123,15 @@ def player(model: nn.Module, renderer: Renderer, temperature: float) -> Player:
     )
 
 
-def accuracy(model: nn.Module, renderer: Renderer, problems: list[Problem]) -> dict[str, float]:
-    """Share of right greedy answers, by cell and in all."""
-    groups = player(model, renderer, 0.0).play(problems, 1, "held")
+def accuracy(model: nn.Module, renderer: Renderer, problems: list[Problem], answers: int) -> dict[str, float]:
+    """pass@1 at temperature 1: the share of right ones of `answers` draws for each problem, by cell and in all."""
+    groups = player(model, renderer, 1.0).play(problems, answers, "held")
     right: dict[str, list[float]] = {"all": []}
     for group in groups:
-        (rollout,) = group.rollouts
-        hit = float(isinstance(rollout.score, Scored) and rollout.score.value == 1.0)
-        right.setdefault(f"{rollout.problem.family}/{rollout.problem.difficulty['level']}", []).append(hit)
-        right["all"].append(hit)
+        for rollout in group.rollouts:
+            hit = float(isinstance(rollout.score, Scored) and rollout.score.value == 1.0)
+            right.setdefault(f"{rollout.problem.family}/{rollout.problem.difficulty['level']}", []).append(hit)
+            right["all"].append(hit)
     return {name: float(np.mean(hits)) for name, hits in sorted(right.items())}
 
 
@@ -171,7 +171,7 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
     learner = Learner(
         model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0)
     )
-    before, rounds = accuracy(model, renderer, setting.held), []
+    before, rounds = accuracy(model, renderer, setting.held, p["answers"]), []
     for number, summary in enumerate(loop.run()):
         pool[:] = loop.accepted.values()
         first, mute = number * p["steps"], []
@@ -199,7 +199,7 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
             f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}",
             flush=True,
         )
-    after = accuracy(model, renderer, setting.held)
+    after = accuracy(model, renderer, setting.held, p["answers"])
     print(f"  seed {seed} {name:<14} held out {before['all']:.3f} -> {after['all']:.3f}", flush=True)
     return {"before": before, "after": after, "rounds": rounds, "seconds": round(time.process_time() - began, 1)}
 
