@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from tasks.planning import plan
 from tasks.planning.pieces import bind
 from tasks.runtime.stage import REMEDY
 from tasks.storage import commit, tables
-from training.decode import DecodingSampler, ServedDecoder
+from training.decode import Account, DecodingSampler, ServedDecoder
 from training.model.render import Renderer
 
 
@@ -59,17 +59,34 @@ def decoder_of(
     )
 
 
-def serving(root: Path, name: str, budget: int) -> ServedDecoder:
-    """The decoder as `espalier serve` takes it. Raises UserError if it is unknown; `around` does where it lacks
-    something."""
+def serving(root: Path, name: str, budget: int, *, say: Callable[[str], None] = print) -> ServedDecoder:
+    """The decoder as `espalier serve` takes it. say: is told once where it makes compiled layers step aside. Raises UserError
+    if it is unknown; `around` does where it lacks something."""
     settings = plan.plans(root, changed=lambda params: params)["evaluate"]["params"]
     bound = _bound(settings, name)
     temperature = 0.0 if name == "greedy" else bound.keywords.get("temperature")
 
     def around(sampler: Any, renderer: Renderer, device: str) -> DecodingSampler:
-        return decoder_of(root, settings, name, sampler, renderer, forward_tokens=budget, device=device)
+        decoding = decoder_of(root, settings, name, sampler, renderer, forward_tokens=budget, device=device)
+        decoding.hear = _stepped_aside(name, sampler, say)
+        return decoding
 
     return ServedDecoder(name=name, budget=budget, temperature=temperature, around=around)
+
+
+def _stepped_aside(name: str, sampler: Any, say: Callable[[str], None]) -> Callable[[Account], None]:
+    told = False
+
+    def hear(account: Account) -> None:
+        nonlocal told
+        compiled = getattr(sampler, "cached", None) is not None  # known from its first session on
+        if compiled and account.path == "own layers" and not told:
+            told = True
+            say(
+                f"the decoder {name} changes what the layers compute: they are the model's own, and the compiled ones step aside"
+            )
+
+    return hear
 
 
 def _bound(settings: Mapping[str, Any], name: str) -> Any:

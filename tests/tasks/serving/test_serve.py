@@ -20,9 +20,10 @@ from sealed import seal
 
 from flows import cli
 from synth.knowledge.kb import Passage
-from synth.types import Message, Problem, Sampling
+from synth.types import Message, PreferencePair, Problem, Sampling
 from tasks.pages.cards import SERVED_SNIPPET
 from tasks.results.chat import Chat
+from tasks.results.decoding import serving
 from tasks.core import local
 from tasks.evaluation.decoding import decoding
 from tasks.planning.pieces import bind
@@ -30,7 +31,7 @@ from tasks.serving.api import Served, guarded
 from training.decode import ServedDecoder
 from tasks.storage import tables
 from tasks.serving.conversations import CHUNK, Conversations, Request, Writer, scored
-from training.model.model import load_model, save_model
+from training.model.model import load_model, new_model, save_model
 from training.model.render import Renderer
 from training.rollout.torch_sampler import TorchSampler
 
@@ -442,3 +443,35 @@ def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):
     assert not began
     assert cli.main(["serve", "m", "--device", "cpu", "--decoder", "majority", "--budget", "400"]) == 0
     assert len(began) == 1
+
+
+def test_where_a_decoder_makes_compiled_layers_step_aside_it_is_said_once(tmp_path):
+    (tmp_path / "params.yaml").write_text("recipe: grpo\n")
+    pairs = [
+        PreferencePair.make(
+            prompt=[Message(**CHAT[0])],
+            chosen=f"Osla {i}.",
+            rejected=f"Birk {i}.",
+            source="t",
+            problem=str(i),
+            split="train",
+        )
+        for i in range(4)
+    ]
+    (tmp_path / "artifacts" / "clean").mkdir(parents=True)
+    tables.write(tmp_path / "artifacts" / "clean" / "pairs.parquet", pairs, PreferencePair)
+    renderer, heard = Renderer(exported.tokenizer()), []
+    for name, cached, lines in (("steer", True, 1), ("greedy", True, 0), ("steer", False, 0)):
+        sizes = {"hidden": 32, "layers": 2, "heads": 4, "kv_heads": 2, "intermediate": 48, "max_length": 256}
+        sampler = TorchSampler(new_model(exported.tokenizer(), **sizes, init_range=0.1, seed=1), renderer.end_id)
+        sampler.sync()
+        assert sampler.cached is not None
+        if not cached:
+            sampler.cached = sampler.turns = None
+        decoder = serving(tmp_path, name, 0, say=heard.append).around(sampler, renderer, "cpu")
+        prompt = renderer.prompt([Message(**CHAT[0])])
+        for seed in (1, 2):
+            decoder.open([np.asarray(prompt)], [seed]).generate(Sampling(max_tokens=3))
+        assert len(heard) == lines, (name, cached)
+        assert all(line.startswith(f"the decoder {name} changes what the layers compute") for line in heard)
+        heard.clear()
