@@ -26,6 +26,7 @@ from tasks.serving.conversations import Conversations, Piece, Request, Token, sc
 from training.decode import ServedDecoder
 
 MOST = 256  # most answers that wait or are in progress
+MOST_PROMPT_LOGPROBS = 1024  # likeliest tokens of a place of a prompt
 _BODY = 4 << 20  # bytes
 
 
@@ -97,6 +98,7 @@ class Completion(Common):
     prompt: str | list[str] | list[int] | list[list[int]]
     logprobs: int | None = Field(None, ge=0, le=20)
     echo: bool = False
+    prompt_logprobs: int | None = Field(None, ge=0, le=MOST_PROMPT_LOGPROBS)  # vLLM's, as a teacher is asked
     max_tokens: int | None = Field(16, ge=0)
     best_of: int | None = None
     suffix: None = None
@@ -416,7 +418,11 @@ async def _completions(served: Served, body: Completion, http: Http) -> Any:
                 known = await asyncio.to_thread(scored, served.conversations.sampler.model, prompt, 0, body.logprobs)
                 tokens = [*known, *tokens]
         detail = None if body.logprobs is None else _logprobs(served, tokens)
-        choices.append({"index": i, "text": text, "logprobs": detail, "finish_reason": last.over})
+        choice = {"index": i, "text": text, "logprobs": detail, "finish_reason": last.over}
+        if body.prompt_logprobs is not None:
+            read = await asyncio.to_thread(scored, served.conversations.sampler.model, prompt, 0, body.prompt_logprobs)
+            choice["prompt_logprobs"] = _prompt_logprobs(served, read)
+        choices.append(choice)
     usage = _usage(sum(map(len, prompts)), [last for _, _, last in answers])
     return {**_head(served, "text_completion", "cmpl"), "choices": choices, "usage": usage}
 
@@ -430,8 +436,15 @@ def _prompts(served: Served, body: Completion) -> tuple[list[np.ndarray], list[i
         raise Refused("prompt takes 1 to 128 prompts", param="prompt")
     if body.best_of not in (None, body.n):
         raise Refused("best_of is not offered: ask for n answers and choose", param="best_of")
-    if body.stream and body.echo:
-        raise Refused("echo is not streamed: set stream to false", param="echo")
+    for name, wanted in (("echo", body.echo), ("prompt_logprobs", body.prompt_logprobs is not None)):
+        if body.stream and wanted:
+            raise Refused(f"{name} is not streamed: set stream to false", param=name)
+    if served.generation and body.prompt_logprobs is not None:
+        raise Refused(
+            f"prompt_logprobs are those of tokens that are written one after another, and this model writes its turns by "
+            f"{served.generation}: leave them out",
+            param="prompt_logprobs",
+        )
     prompts = [served.ids(t) for t in texts]
     none = body.max_tokens == 0
     if none and not body.echo:
@@ -469,6 +482,19 @@ def _logprobs(served: Served, tokens: Sequence[Token]) -> dict[str, Any]:
         "top_logprobs": [{served.text(i): v for i, v in t.top} if t.logp is not None else None for t in tokens],
         "text_offset": [sum(map(len, texts[:i])) for i in range(len(texts))],
     }
+
+
+def _prompt_logprobs(served: Served, tokens: Sequence[Token]) -> list[dict[str, dict[str, Any]] | None]:
+    """vLLM's format: for each token of the prompt, given those before it, the likeliest ids and the token itself; null at the first."""
+
+    def told(token: Token) -> dict[str, dict[str, Any]]:
+        likely = {
+            i: {"logprob": x, "rank": r, "decoded_token": served.text(i)} for r, (i, x) in enumerate(token.top, 1)
+        }
+        own = {"logprob": token.logp, "rank": None, "decoded_token": served.text(token.id)}
+        return {str(i): x for i, x in ({token.id: own} | likely).items()}
+
+    return [None if t.logp is None else told(t) for t in tokens]
 
 
 def _head(served: Served, kind: str, prefix: str) -> dict[str, Any]:

@@ -230,6 +230,25 @@ def test_log_probs_are_the_models(at):
     assert scores[1:] == pytest.approx([t.logp for t in scored(at.model, prompt, 1, 0)], abs=1e-5)
 
 
+def test_a_teacher_behind_it_tells_its_likeliest_tokens(at, tmp_path):
+    """As `rl.teacher: [{url: ...}]` asks: each place of a row against the model's own whole distribution there."""
+    from training.rollout import endpoint
+
+    prompt = at.renderer.prompt([Message(**CHAT[0])])
+    url = f"http://127.0.0.1:{at.port}/v1"
+    teacher = endpoint.Endpoint(url=url, model="tiny", key=KEY, cache=tmp_path / "teacher.sqlite")
+    ((ids, logp),) = teacher.top_logprobs([prompt], 5)
+    whole = [t.top for t in scored(at.model, prompt, 1, 5)]
+    assert ids.shape == (len(prompt), 5) and np.isneginf(logp[0]).all()
+    assert ids[1:].tolist() == [[i for i, _ in t] for t in whole]
+    assert logp[1:].ravel().tolist() == pytest.approx([x for t in whole for _, x in t], abs=1e-5)
+    status, told = at.raw("/v1/completions", prompt=prompt.tolist(), max_tokens=1, prompt_logprobs=0)
+    own = [next(iter(x)) for x in told["choices"][0]["prompt_logprobs"][1:]]
+    assert status == 200 and own == [str(i) for i in prompt[1:]]  # with none of the likeliest, the token itself
+    status, told = at.raw("/v1/completions", prompt="A", stream=True, prompt_logprobs=1)
+    assert status == 400 and told["error"]["param"] == "prompt_logprobs" and "not streamed" in told["error"]["message"]
+
+
 def test_the_model_is_listed(at):
     assert [m.id for m in at.client.models.list()] == ["tiny"]
     assert at.client.models.retrieve("tiny").id == "tiny"
