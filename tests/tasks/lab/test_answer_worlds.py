@@ -90,3 +90,11 @@ def test_other_problems_are_asked_where_the_world_says_so(answered, monkeypatch)
     monkeypatch.setattr(answer_worlds, "_asked", lambda others: seen.append(others) or ["easy", "hard"])
     answer_worlds.other_countdown_answers().measure(_room("e2c", [{"piece": "greedy"}]))
     assert seen == [True] and answered == [("plans", ()), ("greedy", (PROMPT + TURN, 90))]
+
+
+def test_what_is_scored_are_answers_to_the_problems_that_were_asked(answered, monkeypatch):
+    monkeypatch.setattr(answer_worlds, "_asked", lambda others: ["new", "new"] if others else ["old", "old"])
+    monkeypatch.setattr(answer_worlds, "_right", lambda problem, ids: problem == "new")
+    done = SimpleNamespace(segment=SimpleNamespace(ids=None), account=SimpleNamespace(spent=3))
+    scored = [answer_worlds._scored(lambda e, asks, f: [done] * len(asks), None, None, (), 1, o) for o in (True, False)]
+    assert scored == [(1.0, (3, 3)), (0.0, (3, 3))]

@@ -4,11 +4,13 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from tasks.lab import decode_worlds as worlds
 from training.decode import Example
 from training.decode._predicate import holds, stated
 from training.decode.witness import FORMAL
+from training.learner.pack import pack
 
 NOTHING = np.zeros(0)
 
@@ -85,3 +87,11 @@ def test_a_judge_learns_from_the_pairs_which_side_is_better():
     prompt = worlds._prompt(rng)
     good, bad = engine.rewards([np.concatenate([prompt, side]) for side in (better, worse)])
     assert good > 1 > -1 > bad
+
+
+@pytest.mark.parametrize(("until", "steps"), [(9.0, 20), (0.0, 25)])
+def test_teaching_ends_where_the_model_errs_as_little_as_the_world_says(monkeypatch, until, steps):
+    taught = []
+    monkeypatch.setattr(worlds, "pack", lambda rows: taught.append(rows) or pack(rows))
+    worlds._taught(replace(worlds._THEOREMS, until=until, steps=25), 1)
+    assert len(taught) == steps
