@@ -3,9 +3,11 @@
 Warm starts: CPU seconds of one thread, from nothing, so that other work on the machine does not count; a start that goes on from another
 one is measured after that one. Recipes: the seconds of one training run with its measuring, which are those of its recorded protocol
 (flows/recipes/evidence) over its runs, two for each seed; they were counted on the wall of whatever machine recorded them, and a warm
-start that was not there yet is among them. Of a recipe with a second protocol on pixels, that one.
+start that was not there yet is among them. Where protocols were run one after the other in one process, a side that an earlier one had
+run already took no time. Beside them are the training steps of a run. Of a recipe with a second protocol on pixels, that one.
 
-`python -m benchmarks.media_minutes NAME ...` measures these warm starts anew and keeps the other rows.
+`python -m benchmarks.media_minutes NAME ...` measures these warm starts anew and keeps the other rows; `python -m benchmarks.media_minutes
+recipes` measures nothing and reads the evidence of the recipes anew.
 """
 
 from __future__ import annotations
@@ -53,16 +55,23 @@ RECIPES = {
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """names: warm starts that are measured; none: all."""
-    if wrong := sorted(set(names) - set(STARTS)):
-        raise SystemExit(f"there is no warm start {wrong[0]!r}: those known are {', '.join(STARTS)}")
+    """names: warm starts that are measured, or "recipes" for none of them; no name: all."""
+    if wrong := sorted(set(names) - {*STARTS, "recipes"}):
+        raise SystemExit(
+            f"there is no warm start {wrong[0]!r}: those known are {', '.join(STARTS)}; `recipes` measures none of them"
+        )
     known = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
     rows = {r["case"]: r for r in known if names and r["case"].startswith("warm start")}
     for name in names or STARTS:  # a run that is cut off keeps what it has measured
-        rows[f"warm start: {name}"] = of_start(name)
+        if name != "recipes":
+            rows[f"warm start: {name}"] = of_start(name)
         ordered = [rows[f"warm start: {x}"] for x in STARTS if f"warm start: {x}" in rows]
-        ordered += [of_recipe(x, kind) for kind, listed in RECIPES.items() for x in listed.split()]
-        RESULTS.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+        RESULTS.write_text(json.dumps([*ordered, *of_recipes()], indent=1) + "\n", encoding="utf-8")
+
+
+def of_recipes() -> list[dict]:
+    """The rows of all recipes, by the evidence that is recorded now."""
+    return [row for kind, listed in RECIPES.items() for name in listed.split() for row in of_recipe(name, kind)]
 
 
 def of_start(name: str) -> dict:
@@ -93,21 +102,30 @@ def of_start(name: str) -> dict:
     return row
 
 
-def of_recipe(name: str, kind: str) -> dict:
+def of_recipe(name: str, kind: str) -> list[dict]:
+    """The seconds of one run of a recipe's protocol, and its training steps."""
     evidence = evidence_of(name, "on_task") or evidence_of(name)
     assert evidence is not None, name
-    runs = 2 * evidence["protocol"]["seeds"]
-    row = result_row(
-        f"{kind}: {name}",
-        "one run",
-        round(evidence["seconds"] / runs, 1),
-        "seconds",
-        COMMAND,
-        runs,
-        better="lower",
-        device="the machine that recorded it",
-    )
-    return {**row, "versions": {}}
+    protocol = evidence["protocol"]
+    runs = 2 * protocol["seeds"]
+    took = {
+        "one run": (round(evidence["seconds"] / runs, 1), "seconds"),
+        "training of a run": (protocol["steps"], "steps"),
+    }
+    rows = [
+        result_row(
+            f"{kind}: {name}",
+            metric,
+            value,
+            unit,
+            COMMAND,
+            runs,
+            better="lower",
+            device="the machine that recorded it",
+        )
+        for metric, (value, unit) in took.items()
+    ]
+    return [{**row, "versions": {}} for row in rows]
 
 
 if __name__ == "__main__":

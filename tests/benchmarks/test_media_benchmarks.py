@@ -1,5 +1,7 @@
 """The benchmarks of what media cost, and of what one recipe does to a flow."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -15,13 +17,36 @@ def test_a_cluster_counts_where_enough_samples_lie_in_it():
     assert few_step_flow.covered(CENTRES * 1.5) == 0  # beside them
 
 
-def test_every_recipe_of_the_table_has_the_seconds_of_its_protocol():
+def test_every_recipe_of_the_table_has_the_seconds_and_steps_of_its_protocol():
     for kind, listed in media_minutes.RECIPES.items():
         for name in listed.split():
-            row = media_minutes.of_recipe(name, kind)
+            seconds, steps = media_minutes.of_recipe(name, kind)
             evidence = evidence_of(name, "on_task") or evidence_of(name)
-            assert evidence is not None and row["n"] == 2 * evidence["protocol"]["seeds"]
-            assert 0 < row["value"] * row["n"] <= evidence["seconds"] + row["n"]
+            assert evidence is not None and seconds["n"] == 2 * evidence["protocol"]["seeds"]
+            assert 0 < seconds["value"] * seconds["n"] <= evidence["seconds"] + seconds["n"]
+            assert steps["value"] == evidence["protocol"]["steps"]
+
+
+def test_the_table_is_by_the_evidence_of_today_and_no_recipe_takes_over_fifteen_minutes():
+    """Evidence that is made again gives other rows."""
+    kept = json.loads(media_minutes.RESULTS.read_text(encoding="utf-8"))
+    rows = [r for r in kept if not r["case"].startswith("warm start")]
+    for here, now in zip(rows, media_minutes.of_recipes(), strict=True):
+        assert (here["case"], here["metric"], here["value"]) == (now["case"], now["metric"], now["value"]), (
+            "read the evidence anew: `python -m benchmarks.media_minutes recipes`, then `make tables`"
+        )
+    assert max(r["value"] for r in rows if r["unit"] == "seconds") < 15 * 60
+    assert max(r["value"] for r in kept if r["case"].startswith("warm start")) < 3 * 60
+
+
+def test_recipes_are_read_anew_and_no_warm_start_is_measured(tmp_path, monkeypatch):
+    kept = [{"case": "warm start: modes", "value": 4.0}, {"case": "vision: geo-r1", "value": 1e9}]
+    monkeypatch.setattr(media_minutes, "RESULTS", tmp_path / "kept.json")
+    monkeypatch.setattr(media_minutes, "of_start", None)
+    media_minutes.RESULTS.write_text(json.dumps(kept))
+    media_minutes.main(["recipes"])
+    first, *rest = json.loads(media_minutes.RESULTS.read_text())
+    assert first == kept[0] and [r["value"] for r in rest] == [r["value"] for r in media_minutes.of_recipes()]
 
 
 def test_an_unknown_warm_start_is_named():
