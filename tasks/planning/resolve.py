@@ -55,9 +55,15 @@ ENV = "env"  # the kind of pieces that may give a model instructions
 DOORS = {"sft": "demonstrations", "rl": "problems", "prefer": "preferences", "reward": "preferences"}
 DOOR_KNOBS = ("files", "mix", "protect")
 OWN_PAIRS = "preference-cleaning"  # the recipe that judges the user's own pairs
-# Former knobs -> the field of a grouped knob that replaced them. Two names for one value would drift apart, so the old
-# name is refused, and the message names the new one.
+# Former knobs -> the knob, or the field of a grouped knob, that replaced them; where stages differ, one after another.
+# Two names for one value would drift apart, so the old name is refused, and the message names the new one.
 MOVED = {
+    "families": "include_families",
+    "recompute": "gradient_checkpointing",
+    "guides": "group_transforms",
+    "surrogate": "policy_loss",
+    "lanes": "engine.concurrent_batches",
+    "k": "sampling.search_top_k search_top_k",
     "optimizer": "optimizer.kind",
     **{name: f"optimizer.{name}" for name in "lr matrix_lr warmup decay weight_decay max_grad_norm".split()},
     **{name: f"sampling.{name}" for name in "temperature top_p max_turn_tokens max_tokens search_top_k".split()},
@@ -70,6 +76,8 @@ MOVED = {
     "concurrent_batches": "engine.concurrent_batches",
     "tool_calls": "engine.tool_calls",
 }
+MOVED_STAGES = {"trajectories": "demonstrations"}
+MOVED_IN_PIECES = {"external": "off_policy", "behaviour": "sampling_logp"}
 
 
 @dataclass
@@ -240,6 +248,10 @@ def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, A
     given: set[tuple[str, str]] = set()
     for kind, layer in layers:
         for name, values in layer.stages.items():
+            if name not in stages and MOVED_STAGES.get(name) in stages:
+                raise UserError(
+                    f"{layer.where}: the stage {name} is {MOVED_STAGES[name]} now: write {MOVED_STAGES[name]}: ..."
+                )
             if name not in stages:
                 raise UserError(f"{layer.where}: unknown stage {name!r}: {nearest(name, stages)}")
             for knob, value in _section(values, f"{layer.where}.{name}").items():
@@ -338,8 +350,8 @@ def _apply(stages: Mapping[str, Resolved], stage: Resolved, name: str, value: An
     knob = stage.knobs.get(name)
     if knob is None and name in (renamed := src.constant(stage.path, "RENAMED", {})):
         raise UserError(f"{where}: {stage.name}.{name} has another name now: write {renamed[name]} in its place")
-    if knob is None and MOVED.get(name) in dict(src.leaves(stage.knobs)):
-        raise UserError(f"{where}: {stage.name}.{name} is {stage.name}.{MOVED[name]} now: write {_flow(name, value)}")
+    if knob is None and (new := _moved(name, stage.knobs)):
+        raise UserError(f"{where}: {stage.name}.{name} is {stage.name}.{new} now: write {_flow(new, value)}")
     if knob is None:
         elsewhere = [s.name for s in stages.values() if name in s.knobs]
         hint = (
@@ -367,7 +379,7 @@ def _nested(stage: str, knob: src.Knob, value: Any, current: Mapping[str, Any], 
         if knob.name in MOVED and value is not None:
             raise UserError(
                 f"{where}: {stage}.{knob.name} holds several knobs now, and this one is {stage}.{MOVED[knob.name]}: "
-                f"write {_flow(knob.name, value)}"
+                f"write {_flow(MOVED[knob.name], value)}"
             )
         raise UserError(f"{where} must hold keys and values ({', '.join(knob.fields)}), not {value!r}")
     out = dict(current)
@@ -397,10 +409,17 @@ def _entries(stage: Resolved, knob: src.Knob, value: Mapping[str, Any], where: s
     return out
 
 
-def _flow(name: str, value: Any) -> str:
+def _moved(name: str, knobs: Mapping[str, src.Knob]) -> str | None:
+    """The dotted name that a former knob has now in a stage with these knobs."""
+    here = dict(src.leaves(knobs))
+    return next((new for new in MOVED.get(name, "").split() if new in here), None)
+
+
+def _flow(new: str, value: Any) -> str:
     """The new spelling of a moved knob, as a recipe writes it."""
-    group, _, inner = MOVED[name].partition(".")
-    return f"{group}: {{{inner}: {json.dumps(value, ensure_ascii=False)}}}"
+    group, _, inner = new.partition(".")
+    given = json.dumps(value, ensure_ascii=False)
+    return f"{group}: {{{inner}: {given}}}" if inner else f"{group}: {given}"
 
 
 def _typed(knob: src.Knob, value: Any, where: str) -> Any:
@@ -454,11 +473,10 @@ def _spec(folder: str, value: Any, current: Mapping[str, Any] | None, where: str
     for name, one in given.items():
         if name == "piece":
             continue
-        if name not in known and name in (renamed := src.constant(path, "RENAMED", {})):
-            raise UserError(
-                f"{where}: {name} of {folder}/{path.stem} is {renamed[name]} now: write {renamed[name]}: {json.dumps(one)}"
-            )
         if name not in known:
+            new = {**MOVED_IN_PIECES, **src.constant(path, "RENAMED", {})}.get(name)
+            if new in known:
+                raise UserError(f"{where}: {name} of {folder}/{path.stem} is {new} now: write {new}: {json.dumps(one)}")
             raise UserError(f"{where}.{name}: {_unread(folder, path.stem, name, known)}")
         out[name] = _typed(known[name], one, f"{where}.{name}")
     return out

@@ -308,6 +308,23 @@ def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypat
         ("set: {rl: {engine: vllm}}", ["rl.engine.name"]),
         ("set: {rl: {overlap: one_off}}", ["rl.overlap has another name now", "asynchrony: {piece: ...}"]),
         ("set: {evaluate: {overlap: drop}}", ["evaluate.overlap has another name now", "contamination: ..."]),
+        ("set: {rl: {families: true}}", ["rl.families is rl.include_families now: write include_families: true"]),
+        ("set: {prefer: {families: false}}", ["prefer.include_families now"]),
+        ("set: {sft: {recompute: true}}", ["sft.recompute is sft.gradient_checkpointing now"]),
+        ("set: {rl: {guides: [oracle]}}", ['is rl.group_transforms now: write group_transforms: ["oracle"]']),
+        ("set: {rl: {surrogate: clip}}", ['is rl.policy_loss now: write policy_loss: "clip"']),
+        ("set: {rl: {lanes: 2}}", ["is rl.engine.concurrent_batches now: write engine: {concurrent_batches: 2}"]),
+        ("set: {evaluate: {k: 3}}", ["evaluate.sampling.search_top_k now: write sampling: {search_top_k: 3}"]),
+        ("set: {questions: {k: 3}}", ["is questions.search_top_k now: write search_top_k: 3"]),
+        ("set: {trajectories: {n: 5}}", ["the stage trajectories is demonstrations now"]),
+        (
+            "set: {rl: {advantage: {piece: own_group, external: scaled}}}",
+            ['external of advantage/own_group is off_policy now: write off_policy: "scaled"'],
+        ),
+        (
+            "set: {rl: {group_transforms: [{piece: replay, behaviour: kept}]}}",
+            ["behaviour of group_transform/replay is sampling_logp now"],
+        ),
         ("set: {evaluate: {wave: 64}}", ["evaluate.wave has another name now", "batch_size: ..."]),
         (
             "set: {rl: {rewards: [{piece: reflection, mended: 0.5}]}}",
