@@ -381,7 +381,7 @@ def test_terms_are_zero_where_nothing_is_trained(f, prepare):
 
 
 @pytest.mark.parametrize(("f", "prepare"), variants("policy_loss"))
-def test_without_credit_a_surrogate_has_no_gradient_or_says_so(f, prepare):
+def test_without_advantage_a_policy_loss_has_no_gradient_or_says_so(f, prepare):
     """The experience leaves rows without advantage out of the model's passes: a policy loss that needs them says ADVANTAGE_ONLY
     = False."""
     batch, stats = make([{**row, "advantages": 0.0} for row in ROWS])

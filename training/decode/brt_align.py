@@ -1,6 +1,6 @@
 """BRT-Align: a value of hidden states says how bad an answer will become; where that is too bad, the smallest step restores it.
 
-"Preemptive Detection and Steering of LLM Misalignment via Latent Reachability" 2025 (arXiv 2509.21528); certainty: the
+"Preemptive Detection and Steering of LLM Misalignment via Latent Reachability" 2025 (arXiv 2509.21528); read in the
 abstract, the equations are those of reachability.
 
     V(z_t) <- (1 - gamma) l(z_t) + gamma min(l(z_t), V'(z_{t+1}))      V(z_T) <- l(z_T)      the worst margin ahead

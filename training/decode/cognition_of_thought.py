@@ -1,6 +1,6 @@
 """Cognition of thought: a perceiver reads along; where a principle is broken the answer is rolled back and written anew.
 
-"Cognition-of-Thought Elicits Social-Aligned Reasoning in Large Language Models" 2025 (arXiv 2509.23441); certainty: the
+"Cognition-of-Thought Elicits Social-Aligned Reasoning in Large Language Models" 2025 (arXiv 2509.23441); read in the
 abstract, the rules are our reading.
 
     every check_every tokens     s = (s_1, ..., s_P), s_i whether principle i is broken by what is written

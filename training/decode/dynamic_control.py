@@ -1,6 +1,6 @@
 """Weights of several wishes, set anew for each sentence by a small recurrent controller that steers the frozen model.
 
-"Learning to Generate Research Idea with Dynamic Control" 2024; certainty: the abstract, the equations are our reading.
+"Learning to Generate Research Idea with Dynamic Control" 2024; read in the abstract, the equations are our reading.
 
     D_p = mean x(chosen) - mean x(rejected)     R_pd = rating_d(chosen) - rating_d(rejected)      x: the stream after `layer`
     V = pinv(R) D        row d: what one more point of d changes, the other dimensions held;  u_d = V_d / ||V_d||

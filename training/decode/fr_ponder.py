@@ -1,6 +1,6 @@
 """FR-Ponder: a small controller says how many steps along a direction of thought the stream takes before the answer.
 
-"Learning to Ponder: Adaptive Reasoning in Latent Space" 2025 (arXiv 2509.24238); certainty: the abstract, the equations are
+"Learning to Ponder: Adaptive Reasoning in Latent Space" 2025 (arXiv 2509.24238); read in the abstract, the equations are
 our reading.
 
     v = mean x(chosen) - mean x(rejected), of length 1                      the direction

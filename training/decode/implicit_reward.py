@@ -1,6 +1,6 @@
 """The draw of the model before preference training that preference training has made likelier by most: a ranker without a head.
 
-"Automated Prompt Generation for Creative and Counterfactual Text-to-image Synthesis" 2025 (arXiv 2509.21375); certainty: the abstract,
+"Automated Prompt Generation for Creative and Counterfactual Text-to-image Synthesis" 2025 (arXiv 2509.21375); read in the abstract,
 how candidates are drawn and ranked is our reading. The implicit reward is that of Rafailov et al. 2023 (DPO, arXiv 2305.18290):
 
     y_1 .. y_n ~ pi_ref(. | x)          y = argmax_i  beta (log pi(y_i | x) - log pi_ref(y_i | x))

@@ -1,6 +1,6 @@
 """Model surgery: a probe of the wanted behaviour, added to those rows of the gates that are most opposed to it.
 
-"Model Surgery: Modulating LLM's Behavior Via Simple Parameter Editing" 2024 (arXiv 2407.08770); certainty: the abstract,
+"Model Surgery: Modulating LLM's Behavior Via Simple Parameter Editing" 2024 (arXiv 2407.08770); read in the abstract,
 the equations are our reading.
 
     p = sigmoid(w . mean x(answer) + b)                 a logistic probe: 1 for chosen answers, 0 for rejected ones

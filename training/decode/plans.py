@@ -1,6 +1,6 @@
 """Explore-Execute Chain at test time: many short plans, one of them chosen, and only that one carried out.
 
-"Explore-Execute Chain: Towards an Efficient Structured Reasoning Paradigm" 2025 (arXiv 2509.23946); certainty: the
+"Explore-Execute Chain: Towards an Efficient Structured Reasoning Paradigm" 2025 (arXiv 2509.23946); read in the
 abstract, the choice is our reading.
 
     e_1 .. e_K ~ p(. | x) at temperature temp_explore, plan_tokens each        e = argmax_k mean_j overlap(e_k, e_j)

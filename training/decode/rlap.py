@@ -1,6 +1,6 @@
 """RLAP: a task of several sub-tasks, done one at a time in an order that a small network has learned.
 
-"RLAP: A Reinforcement Learning Enhanced Adaptive Planning Framework for Multi-step NLP Task Solving" 2025; certainty: the
+"RLAP: A Reinforcement Learning Enhanced Adaptive Planning Framework for Multi-step NLP Task Solving" 2025; read in the
 abstract, what the network reads and how sub-tasks are asked is our reading.
 
     s = the prompt and the results so far     a = a sub-task that is left     r = what its result adds to the reward

@@ -1,6 +1,6 @@
 """RL of Thoughts: a navigator of a few thousand weights decides after each piece which block of reasoning comes next.
 
-"RL of Thoughts: Navigating LLM Reasoning with Inference-time Reinforcement Learning" 2025 (arXiv 2505.14140); certainty:
+"RL of Thoughts: Navigating LLM Reasoning with Inference-time Reinforcement Learning" 2025 (arXiv 2505.14140);
 the blocks and the learner are the paper's; how each is done with one small model is our reading.
 
     reason      one more piece of `piece_tokens`                    decompose   two pieces of half the length, each the

@@ -1,6 +1,6 @@
 """ROSA: after each turn of feedback, one closed-form step of a few parameters to the optimum that the feedback names.
 
-"Test-Time Policy Adaptation for Enhanced Multi-Turn Interactions with LLMs" 2025 (arXiv 2509.23166); certainty: the
+"Test-Time Policy Adaptation for Enhanced Multi-Turn Interactions with LLMs" 2025 (arXiv 2509.23166); read in the
 abstract, the equations are our reading.
 
     pi*(v) = pi(v) exp(r 1[v = y_t] / beta) / Z_t           the optimum under a KL to pi, at each token y_t of an answer

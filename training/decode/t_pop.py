@@ -1,6 +1,6 @@
 """T-POP: a frozen model learns what one user likes from duels of its own answers, and is guided by it.
 
-"T-POP: Test-Time Personalization with Online Preference Feedback" 2025 (arXiv 2509.24696); certainty: the abstract, the
+"T-POP: Test-Time Personalization with Online Preference Feedback" 2025 (arXiv 2509.24696); read in the abstract, the
 equations are our reading. Of the k candidates for the next piece y of an answer
 
     y1 = argmax  log p(y) + w  theta . phi(y)                                          what is answered with

@@ -1,7 +1,7 @@
 """Agentar-Scale-SQL: many candidates are drawn, those without an answer drawn again, equal results put together, and the
 groups play a tournament.
 
-"Agentar-Scale-SQL: Advancing Text-to-SQL through Orchestrated Test-Time Scaling" 2025 (arXiv 2509.24403); certainty: the
+"Agentar-Scale-SQL: Advancing Text-to-SQL through Orchestrated Test-Time Scaling" 2025 (arXiv 2509.24403); read in the
 abstract, the rules are our reading.
 
     groups of candidates with one result;  A beats B where its members mostly have the higher reward than B's

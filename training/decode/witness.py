@@ -1,6 +1,6 @@
 """NFL-HR: a question for a number is also a statement that there is one, and an answer is a witness that can be checked.
 
-"Let's Reason Formally: Natural-Formal Hybrid Reasoning Enhances LLM's Math Capability" 2025 (arXiv 2505.23703); certainty:
+"Let's Reason Formally: Natural-Formal Hybrid Reasoning Enhances LLM's Math Capability" 2025 (arXiv 2505.23703); read in
 the abstract, the rules are our reading.
 
     "find x such that P(x)"  ->  exists x, P(x)

@@ -40,8 +40,8 @@ def test_depth_follows_the_cost():
     assert halted(torch.randn(5, 8)).exp().sum(1).tolist() == pytest.approx([1.0] * 5)
 
     source, likes = engine(rewards=lambda rows: [0.0] * len(rows)), {"steps": 30, "group": 8, "k_max": 4, "lr": 0.1}
-    dear = bind("decode", {"piece": "fr_ponder", "cost": 10.0, **likes}).fit(source, pairs())
-    assert dear.depth == 0.0 and dear.vector.norm() == pytest.approx(1.0)
+    expensive = bind("decode", {"piece": "fr_ponder", "cost": 10.0, **likes}).fit(source, pairs())
+    assert expensive.depth == 0.0 and expensive.vector.norm() == pytest.approx(1.0)
     # An answer pondered over to the end is all that is wanted: the edit of the last draws says how deep they were.
     depths = []
 
@@ -89,8 +89,8 @@ def test_a_fixed_depth_is_the_one_that_earns_most_whatever_it_costs():
 def test_no_steps_are_a_plain_draw_and_depths_are_told():
     source = engine()
     plain = bind("decode", {"piece": "sample"})(source, asks(), None)
-    dear = bind("decode", {"piece": "fr_ponder", "cost": 10.0, "steps": 30, "lr": 0.1})
-    done = dear(source, asks(), dear.fit(source, pairs()))
+    expensive = bind("decode", {"piece": "fr_ponder", "cost": 10.0, "steps": 30, "lr": 0.1})
+    done = expensive(source, asks(), expensive.fit(source, pairs()))
     for a, b in zip(plain, done, strict=True):
         assert a.segment.ids.tolist() == b.segment.ids.tolist()
         assert b.account.events == ["pondered 0 of 8 steps"]

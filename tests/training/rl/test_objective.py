@@ -138,7 +138,7 @@ def test_the_largest_mismatch_is_the_largest_in_any_split():
     )
 
 
-def test_corrections_weigh_the_surrogate_and_multiply():
+def test_corrections_weigh_the_policy_loss_and_multiply():
     t = toy_batch()
     plain = PolicyObjective(ratio=token, policy_loss=clip)(t.stats, t.batch)[0].values
     t = toy_batch()
