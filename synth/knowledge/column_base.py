@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from synth.knowledge.arrow_texts import TEXT as _TEXT
-from synth.knowledge.arrow_texts import ArrowTexts, contents, in_json, joined, pc, quote
+from synth.knowledge.arrow_texts import ArrowTexts, contents, in_json, inverse, joined, pc, quote
 from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
@@ -217,8 +217,7 @@ class ColumnBase:
         for s, k in ((self.stated[k], k) for k in relations):
             if s.relation.literal == (end == "literal"):
                 rows = np.flatnonzero(s.codes != NONE)
-                rank = np.empty(len(s.values), np.int32)
-                rank[ArrowTexts(s.arrays["ids"]).ranked()] = np.arange(len(rank), dtype=np.int32)
+                rank = inverse(ArrowTexts(s.arrays["ids"]).ranked(), np.int32)
                 of, numbers = s.new[s.codes[rows]], self._numbers[at(k, rows)]
                 sort = np.lexsort((numbers, rank[of]))
                 for begin in range(0, len(sort), 4 * _BATCH):
@@ -275,9 +274,7 @@ class ColumnBase:
                     parts["span"].append(joined(x, f" {s.column} = ", s.arrays["texts"].take(texts)))
                 if "text" in parts:
                     parts["text"].append(self._sentences(k, records, new))
-            place = np.empty(len(rows), np.int64)
-            place[np.concatenate(places)] = np.arange(len(rows))
-            order = pa.array(place)
+            order = pa.array(inverse(np.concatenate(places)))
             done = {f: pa.concat_arrays(some).take(order) for f, some in parts.items()}
             done["id"] = _hex(numbers)
             done["title"] = self._names["x"].take(pa.array(rows))
@@ -308,9 +305,7 @@ class ColumnBase:
             s, some = self.stated[k], records[here]
             parts.append(self._sentences(k, pa.array(some), pa.array(s.new[s.codes[some]])))
             places.append(here)
-        place = np.empty(len(records), np.int64)
-        place[np.concatenate(places)] = np.arange(len(records))
-        return pa.concat_arrays(parts).take(pa.array(place))
+        return pa.concat_arrays(parts).take(pa.array(inverse(np.concatenate(places))))
 
     def fact_batches(self) -> Iterator[list[Fact]]:
         """The facts in their order, some at a time."""

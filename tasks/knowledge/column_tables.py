@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from synth.knowledge.arrow_texts import TEXT, ArrowTexts, joined
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, inverse, joined
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
@@ -172,8 +172,7 @@ def pages(base: ColumnBase) -> Iterator[Block]:
             ],
             a < b,
         )
-    by_name = np.empty(records, np.int32)
-    by_name[base.subjects.ranked()] = np.arange(records, dtype=np.int32)
+    by_name = inverse(base.subjects.ranked(), np.int32)
     ranked = sorted(
         (k for k, s in enumerate(base.stated) if s.relation.literal),
         key=lambda k: (
@@ -185,12 +184,11 @@ def pages(base: ColumnBase) -> Iterator[Block]:
     for k in ranked:
         s = base.stated[k]
         kind = s.relation.range
-        rank = np.empty(len(s.values), np.int32)
-        rank[s.values.ranked()] = np.arange(len(rank), dtype=np.int32)
+        rank = inverse(s.values.ranked(), np.int32)
         if kind != "string":
             numbers = np.fromiter((as_number(v, date=kind == "date") for v in s.values), np.float64, len(rank))
             numbers[np.isnan(numbers)] = math.inf
-            rank[np.lexsort((rank, numbers))] = np.arange(len(rank), dtype=np.int32)
+            rank = inverse(np.lexsort((rank, numbers)), np.int32)
         rows = np.flatnonzero(s.codes >= 0)
         if len(rows) > 2:
             of = s.new[s.codes[rows]]

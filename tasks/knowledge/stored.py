@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, parquet
 
+from synth.knowledge.arrow_texts import inverse
 from synth.knowledge.kb import KB, Entity, Fact, Relation
 from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.reading import Reader
@@ -205,8 +206,7 @@ class Stored:
         words[1] = pc.coalesce(_whole(entities["name"]).take(place), words[1])
         coded = pc.dictionary_encode(pa.concat_arrays(words))
         order = pc.sort_indices(coded.dictionary).to_numpy()
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
+        rank = inverse(order)
         of, at, keys = rank[coded.indices.to_numpy()], 0, []
         for code, some, passage in zip(codes, words, (np.arange(len(titles)), owner, owner), strict=True):
             there = code >= 0
