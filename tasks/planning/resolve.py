@@ -261,6 +261,7 @@ def resolve(params: Mapping[str, Any]) -> tuple[dict[str, Resolved], dict[str, A
                 given.add((name, knob))
     _own_problems(stages, given)
     _own_pairs(stages, given)
+    _measured_where_played(stages, given)
     where = f"profile {params['profile']}: instructions"
     general = _section(profile.get("instructions"), where)
     _instruct(stages, params["instructions"], "params.yaml: instructions")
@@ -317,6 +318,18 @@ def _own_problems(stages: Mapping[str, Resolved], given: Collection[tuple[str, s
         for knob, value in played.items():
             if ("rl", knob) not in given and knob in stages["rl"].knobs:
                 stages["rl"].params[knob] = value
+
+
+def _measured_where_played(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:
+    """Problems that `rl` learns from are measured too: unless somebody says where `evaluate` plays, it has the environments of `rl`
+    that it lacks, as they are there."""
+    if ("evaluate", "envs") in given or not {"rl", "evaluate"} <= stages.keys():
+        return
+    rl, evaluate = stages["rl"], stages["evaluate"]
+    if "envs" in rl.knobs and "envs" in evaluate.knobs:
+        has = {one["piece"] for one in evaluate.params["envs"]}
+        more = [dict(one) for one in rl.params["envs"] if one["piece"] not in has]
+        evaluate.params["envs"] = [*evaluate.params["envs"], *more]
 
 
 def _own_pairs(stages: Mapping[str, Resolved], given: Collection[tuple[str, str]]) -> None:

@@ -493,6 +493,23 @@ def test_every_shipped_recipe_and_profile_resolves(tmp_path, monkeypatch):
             assert resolve.read_recipe(recipe)["id"] == recipe
 
 
+def test_a_recipe_measures_problems_where_it_plays_them(tmp_path):
+    """Else a run would train for hours, and end at the stage evaluate."""
+
+    def envs(params, stage):
+        stages = resolve.resolve(resolve.check_params(params, tmp_path))[0]
+        return {one["piece"]: one for one in stages[stage].params["envs"]}
+
+    for recipe in resolve.yaml_files("recipes"):
+        played, measured = (envs({"recipe": recipe}, stage) for stage in ("rl", "evaluate"))
+        assert played.keys() <= measured.keys(), recipe
+    grid = envs({"recipe": "mgpo-grounding"}, "evaluate")["focus"]["grid"]
+    assert grid == envs({"recipe": "mgpo-grounding"}, "rl")["focus"]["grid"] == 4
+    assert envs({"set": {"rl": {"envs": [{"piece": "look"}]}}}, "evaluate").keys() == {"search", "single", "look"}
+    own = {"rl": {"envs": [{"piece": "look"}]}, "evaluate": {"envs": [{"piece": "single"}]}}
+    assert envs({"set": own}, "evaluate").keys() == {"single"}  # what somebody says is taken
+
+
 def test_what_is_changed_in_one_resolved_recipe_is_in_no_other(tmp_path):
     params = resolve.check_params({"recipe": "grpo"}, tmp_path)
     with files_at_rest():
