@@ -23,6 +23,7 @@ OUTCOME_COLOURS = {
     "unscorable": "base",
 }
 _TAG = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
+_MARKS = re.compile(r"^(<image>)+")
 _PICTURE = re.compile(
     r"data:image/png;base64,[A-Za-z0-9+/]+=*"
 )  # of tasks/storage/pictures.py; a page loads nothing else
@@ -79,7 +80,7 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
         else e["family"].replace("_", " ")
     )
     return PARTS.episode(
-        question=next((m["content"] for m in e["messages"] if m["role"] == "user"), ""),
+        question=next((_asked(m) for m in e["messages"] if m["role"] == "user"), ""),
         calls=calls,
         model=e["model"],
         run=e["run"],
@@ -105,11 +106,17 @@ def _pictures(message: Mapping[str, Any]) -> list[str]:
     return [url for url in message.get("pictures", ()) if _PICTURE.fullmatch(url)]
 
 
+def _asked(message: Mapping[str, Any]) -> str:
+    """The text of a message. The marks of its first pictures are left out where the pictures stand before it."""
+    text = message["content"]
+    return _MARKS.sub("", text) if _pictures(message) else text
+
+
 def _parts(message: Mapping[str, Any]) -> list[tuple[str, str]]:
     """A turn's text as (kind, text): in an assistant's turn, searches and answers are highlighted."""
     text = message["content"]
     if message["role"] != "assistant":
-        return [("text", text)]
+        return [("text", _asked(message))]
     parts, at = [], 0
     for tag in _TAG.finditer(text):
         parts += [("text", text[at : tag.start()]), (tag[1], tag[2])]

@@ -393,6 +393,13 @@ def test_a_turn_shows_its_pictures_and_nothing_from_elsewhere():
     html = page.episode({"messages": talk, **rest})
     assert html.count("<img") == html.count(f'src="{shown}"') == 2 and "x.example" not in html and "<b>" not in html
     assert html.index(shown) < html.index("click 1 2") < html.rindex(shown)
+    assert "&lt;image&gt;" not in html  # the pictures themselves stand there
+    later = {"role": "user", "content": "<image>Left of <image>, what?", "pictures": [shown, shown]}
+    for one in (
+        later,
+        {"role": "user", "content": "<image>Where?"},
+    ):  # what says where a picture is, or that it is lost, stays
+        assert "&lt;image&gt;" in page.episode({"messages": [one], **rest})
 
 
 def test_turns_of_several_policies_name_role_and_policy():
