@@ -16,11 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from synth.scenes import draw
 from synth.types import Message, Problem, Quarantined, Scored, seed_for
 from synth.verify import verify
 from tasks.core.errors import UserError, nearest
 from tasks.rows import pictures, read
-from tasks.planning import pieces
+from tasks.planning import code, pieces
 from tasks.runtime.stage import Stage
 from synth.pictures import HELD
 
@@ -125,10 +126,18 @@ def _options(layouts: Mapping[str, Path]) -> set[str]:
 
 
 def _fits(problem: Problem, known: Mapping[str, Mapping[str, Path]], check: bool) -> None:
-    """Raises ValueError for a problem whose verifier or environment does not exist, or whose own answer is wrong."""
+    """Raises ValueError for a problem whose verifier or environment does not exist, whose environment would draw a picture that it
+    does not describe, or whose own answer is wrong."""
     for kind, name in (("verifier", problem.verifier), ("env", problem.env)):
         if name.replace("-", "_") not in known[kind]:
             raise ValueError(f"unknown_{kind}: {name!r}: {nearest(name, known[kind])}")
+    if "draw" in code.constant(known["env"][problem.env.replace("-", "_")], "TOOLS", ""):
+        try:
+            draw(problem)
+        except ValueError as e:
+            raise ValueError(
+                f'no_picture: {problem.env} draws what the lines before the last describe (`ask: ""` adds no line), and {e}'
+            ) from None
     if check and not problem.lineage.get("unanswered"):
         score = verify(problem, problem.answer)
         if not isinstance(score, Scored) or score.value != 1.0:

@@ -118,6 +118,28 @@ def test_a_bad_picture_is_quarantined_with_its_reason(tmp_path):
     assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, found, strict=False))
 
 
+def test_a_description_that_nobody_can_draw_is_quarantined(tmp_path):
+    """A clip without frames among them: else the stage rl would end at it, after all that comes before."""
+    drawn = {
+        "Clip of 32 in 2 frames: blue ring 0 0 4, 1 0 4": "",
+        "Clip of 32 in 0 frames: blue ring": "describes no clip",
+        "Clip of 32 in 3 frames: blue ring 0 0 4": "has 1 entries for 3 frames",
+        "Scene of 32: red ring 4 at 3 1": "",
+        "Scene of 32: purple ring 4 at 3 1": "colours are red",
+        "Scene of 31: red ring 4 at 3 1": "a side of 31 pixels: 8, 16, ... up to 1024",
+        "Scene of 99999992: red ring 4 at 3 1": "a side of 99999992 pixels",
+        "How many": "describes no picture",
+    }
+    rows = [{"question": f"{text}\nWhich?", "answer": "ring"} for text in drawn]
+    folder = run(tmp_path, rows, env="look", ask="")
+    assert len(tables.read(folder / "problems.parquet", Problem)) == 2
+    found = tables.read(folder / "quarantine.parquet", Quarantined)
+    assert [q.reason for q in found] == ["no_picture"] * 6
+    assert all(said in q.evidence for said, q in zip(filter(None, drawn.values()), found, strict=True))
+    with pytest.raises(UserError):  # with a line about the form of the answer after the question nothing is described
+        run(tmp_path, rows, env="look")
+
+
 @pytest.mark.filterwarnings("ignore")  # of Pillow, about what it can still read
 @pytest.mark.parametrize("seed", range(3))
 def test_a_damaged_file_is_a_picture_or_a_reason(seed):
