@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import textwrap
+from collections.abc import Mapping
 from typing import Any
 
 from flows.cli._text import columns, dump
@@ -79,6 +80,21 @@ def _coverage(as_json: bool) -> int:
     return 0
 
 
+SCALE = "the mechanism at about a thousandth of the paper's scale; no result of the paper is reproduced"
+
+
+def _beyond_text(plans: Mapping[str, Any]) -> bool:
+    """Whether a recipe learns from pictures that are drawn here, or in a world of numbers of ours in the place of the paper's."""
+    from tasks.planning.code import constant
+    from tasks.planning.pieces import locate
+
+    rl, families = plans["rl"]["params"], plans["problems"]["params"]["families"]
+    world = (rl["control"] or {}).get("piece", "gymnasium")
+    drawn = any("draw" in constant(locate("env", e["piece"]), "TOOLS", "") for e in rl["envs"])
+    described = any("synth.scenes" in locate("family", f["piece"]).read_text(encoding="utf-8") for f in families)
+    return world != "gymnasium" or drawn or described
+
+
 def show(args: argparse.Namespace) -> int:
     from tasks.core.paths import project
     from tasks.planning.code import knobs, leaves, lookup
@@ -110,6 +126,8 @@ def show(args: argparse.Namespace) -> int:
     root, known = project(), {stage: leaves(knobs(path)) for stage, path in files("stage").items()}
     bare = plans(root, changed=lambda params: {**params, "recipe": "", "set": {}}, to_run=False)
     full = plans(root, changed=lambda params: {**params, "recipe": args.recipe, "set": {}}, to_run=False)
+    if _beyond_text(full):
+        print(f"\nscale:\n  {SCALE}")
     print(f"\nwith the profile {full['_run']['profile']} (values that the recipe changes are marked *):")
     for stage, plan in full.items():
         if "recipe" not in plan or stage == "_run":

@@ -127,6 +127,14 @@ def test_show_marks_what_the_recipe_changes(project, capsys):
     assert "    steps: " in text
 
 
+def test_a_recipe_beyond_text_says_how_small_it_is(project, capsys):
+    scale = "the mechanism at about a thousandth of the paper's scale; no result of the paper is reproduced"
+    for recipe in ("geo-r1", "mgpo-grounding", "lare", "carve3d", "counterfactual-t2i-prompts"):
+        assert f"scale:\n  {scale}" in said(capsys, "show", recipe), recipe
+    for recipe in ("qae", "control-ppo"):
+        assert scale not in said(capsys, "show", recipe), recipe
+
+
 @pytest.mark.parametrize(
     "args, words",
     [
