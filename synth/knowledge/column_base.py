@@ -434,10 +434,12 @@ class ColumnBase:
 
     def _literals(self, first: int) -> tuple[Texts, dict[str, np.ndarray]]:
         """(the literals that facts have, in their order; relation -> [values] int32, which of them each is, from `first` on)."""
-        said = [s for s in self.stated if s.relation.literal]
-        used = [_used(s) for s in said]
+        literal = [s for s in self.stated if s.relation.literal]
+        used = [_used(s) for s in literal]
         whole = ArrowTexts(
-            pa.concat_arrays([s.values.take(u).array for s, u in zip(said, used, strict=True)] or [pa.array([], _TEXT)])
+            pa.concat_arrays(
+                [s.values.take(u).array for s, u in zip(literal, used, strict=True)] or [pa.array([], _TEXT)]
+            )
         )
         order = whole.ranked()
         texts = whole.take(order).array
@@ -447,7 +449,7 @@ class ColumnBase:
         at = np.empty(len(texts), np.int32)
         at[order] = np.cumsum(new) + (first - 1)
         to = {}
-        for s, own in zip(said, used, strict=True):
+        for s, own in zip(literal, used, strict=True):
             to[s.relation.name] = np.full(len(s.values), NONE, np.int32)
             to[s.relation.name][own], at = at[: len(own)], at[len(own) :]
         return _texts(texts if new.all() else texts.filter(pa.array(new))), to

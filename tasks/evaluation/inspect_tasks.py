@@ -65,50 +65,50 @@ class InspectModel(ModelAPI):
             )
         if (config.num_choices or 1) > 1:
             raise UserError("a task of Inspect asks for several choices at once (num_choices): let it use epochs")
-        asked = _Asked([_message(m) for m in input], _sampling(config))
-        self.waiting.append(asked)
+        request = _Asked([_message(m) for m in input], _sampling(config))
+        self.waiting.append(request)
         self.lock = self.lock or anyio.Lock()
         async with self.lock:
-            if asked.output is None and asked.error is None:
+            if request.output is None and request.error is None:
                 await anyio.sleep(_GATHERED)
                 batch, self.waiting = self.waiting[:TOGETHER], self.waiting[TOGETHER:]
                 await to_thread.run_sync(self._answer, batch)
-        if asked.error is not None:
-            raise asked.error
-        assert asked.output is not None
-        return asked.output
+        if request.error is not None:
+            raise request.error
+        assert request.output is not None
+        return request.output
 
     def _answer(self, batch: Sequence[_Asked]) -> None:
         alike: dict[Sampling, list[_Asked]] = {}
-        for asked in batch:
-            alike.setdefault(asked.sampling, []).append(asked)
+        for request in batch:
+            alike.setdefault(request.sampling, []).append(request)
         for sampling, same in alike.items():
             try:
                 self._sample(same, sampling)
             except Exception as e:  # raised where the request waits
-                for asked in same:
-                    asked.error = e
+                for request in same:
+                    request.error = e
 
     def _sample(self, same: Sequence[_Asked], sampling: Sampling) -> None:
         """The answers to requests with the same settings, in one batch."""
         renderer = self.player.renderer
         prompts, seeds = [], []
-        for asked in same:
-            ids = renderer.prompt(asked.messages)
+        for request in same:
+            ids = renderer.prompt(request.messages)
             if len(ids) + sampling.max_tokens > self.player.longest:
                 raise UserError(
                     f"a task of Inspect has a conversation of {len(ids)} tokens and asks for {sampling.max_tokens} more, and the model "
                     f"sees {self.player.longest}: give the task fewer max_tokens"
                 )
-            text = repr(asked.messages)
+            text = repr(request.messages)
             prompts.append(ids)
             seeds.append(seed_for(self.seed, "inspect", text, self.seen[text]))
             self.seen[text] += 1
         sampler = TorchSampler(self.player.model, renderer.end_id, renderer=renderer)
-        for asked, turn in zip(same, sampler.open(prompts, seeds).generate(sampling), strict=True):
+        for request, turn in zip(same, sampler.open(prompts, seeds).generate(sampling), strict=True):
             text = str(renderer.tokenizer.decode([int(x) for x in turn.ids], skip_special_tokens=True))
             ended = "stop" if len(turn.ids) < sampling.max_tokens else "max_tokens"
-            asked.output = ModelOutput.from_content("espalier", text, stop_reason=ended)
+            request.output = ModelOutput.from_content("espalier", text, stop_reason=ended)
 
 
 def _sampling(config: GenerateConfig) -> Sampling:

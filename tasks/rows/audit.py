@@ -467,11 +467,11 @@ def _opposites(rows: np.ndarray, group: np.ndarray, direction: np.ndarray) -> di
 def _candidates(rows: Table, among: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
     """(later, earlier) rows that share a band and of which `_estimated` says yes, each couple once, in ascending order. Couples wait in
     a file, 8 bytes each, until those of some rows are gathered from all bands."""
-    found = [np.zeros(0, np.int64)]
+    alike = [np.zeros(0, np.int64)]
     with tempfile.TemporaryFile(dir=rows.folder) as file:
         for couples in _gathered(file, _alike(rows, among, file), rows.n):
-            found.append(couples[_estimated(rows, couples // rows.n, couples % rows.n, least)])
-    every = np.concatenate(found)
+            alike.append(couples[_estimated(rows, couples // rows.n, couples % rows.n, least)])
+    every = np.concatenate(alike)
     return every // rows.n, every % rows.n
 
 

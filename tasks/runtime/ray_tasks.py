@@ -178,8 +178,8 @@ def away(
     imap: of the pool; finished: stores items by key, and those that it knows are not made again."""
     there = lambda key: finished is not None and joined(key) in finished  # noqa: E731
     job = partial(_away, build, of, ask)
-    made = lambda missing: chain.from_iterable(imap(job, _some(missing)))  # noqa: E731
-    for key, item in in_order(keys, there, made):
+    of_missing = lambda missing: chain.from_iterable(imap(job, _some(missing)))  # noqa: E731
+    for key, item in in_order(keys, there, of_missing):
         yield finished(joined(key), lambda item=item: item) if finished is not None else item
 
 

@@ -172,7 +172,7 @@ def _created(
     from prefect.client.schemas.actions import FlowRunCreate
     from prefect.states import Running, to_state_create
 
-    made = FlowRunCreate(
+    request = FlowRunCreate(
         flow_id=api.create_flow(Flow(flow)),
         name=name,
         parameters=dict(parameters),
@@ -181,7 +181,7 @@ def _created(
         state=to_state_create(Running()),
         idempotency_key=key,
     )
-    return UUID(api.request("POST", "/flow_runs/", json=made.model_dump(mode="json")).json()["id"])
+    return UUID(api.request("POST", "/flow_runs/", json=request.model_dump(mode="json")).json()["id"])
 
 
 @contextmanager

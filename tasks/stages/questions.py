@@ -106,11 +106,11 @@ def questions(
         base = stage.input("kb", "passages.parquet").parent
         if ray:
             run = fuzzy_trees.away(imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished)
-            made = each_question(None, wanted, run=run)
+            items = each_question(None, wanted, run=run)
         else:
             trees = EntityTrees(kb, search, **knobs)
-            made = each_question(lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
-        write(map(chains.seen, made))
+            items = each_question(lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
+        write(map(chains.seen, items))
         if n_tree_train + n_tree_valid + n_tree_test:
             sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
             ranges = knowledge.ranges_at(base)
