@@ -259,6 +259,13 @@ def test_without_a_browser_and_without_a_cache_it_says_what_to_install(tmp_path)
         drawn_pages.Pages(tmp_path / "none", path="").draw([read(SCREEN)])
 
 
+def test_without_pillow_it_says_what_to_install_and_starts_no_browser(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn_pages, "find_spec", lambda name: None)
+    monkeypatch.setattr(drawn_pages, "Browser", None)
+    with pytest.raises(UserError, match=r"read by Pillow: pip install 'espalier\[vision\]'"):
+        drawn_pages.Pages(tmp_path / "none", path="chromium").draw([read(SCREEN)])
+
+
 FAKES = {  # what a broken browser does -> what is said of it
     "exit 3": "did not start: it ended with code 3",
     "echo 'no display' >&2; exit 1": r"did not start: it ended with code 1 \(no display\)",

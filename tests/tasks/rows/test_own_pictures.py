@@ -164,6 +164,12 @@ def test_a_value_of_an_image_column_without_a_picture_is_one_sentence(given):
         decoded(given, None)
 
 
+def test_without_pillow_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("tasks.rows.pictures.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"need Pillow: pip install 'espalier\[vision\]'"):
+        decoded({"bytes": png(scene(1))}, None)
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "P", "CMYK"])
 def test_other_modes_and_sizes_become_rgb(mode):
     file = io.BytesIO()

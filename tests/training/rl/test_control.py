@@ -1,6 +1,7 @@
 """A policy that writes no tokens: its statistics against numbers by hand, and that everything above them is what it is for text."""
 
 import math
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -263,3 +264,9 @@ def test_other_methods_learn_actions_as_they_are(tmp_path, recipe):
         tmp_path, recipe, control={"piece": "gymnasium", "steps": 30}, prompts_per_step=2, samples_per_prompt=4, steps=2
     )
     assert room.cards["rl"]["rollouts"] == 16
+
+
+def test_without_gymnasium_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    with pytest.raises(ValueError, match=r"install it with `pip install 'espalier\[games\]'`"):
+        gymnasium(id="CartPole-v1")
