@@ -23,8 +23,8 @@ def in_order(
             if not had:
                 yield item
 
-    for value in make(missing()):
+    for made in make(missing()):
         while begun[0][1]:
             yield begun.popleft()[0], None
-        yield begun.popleft()[0], value
+        yield begun.popleft()[0], made
     yield from ((item, None) for item, _ in begun)

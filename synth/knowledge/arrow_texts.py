@@ -62,13 +62,6 @@ class ArrowTexts(Sequence[str]):
         return pc.sort_indices(self.array).to_numpy().astype(np.int64)
 
 
-def inverse(order: np.ndarray, dtype: type = np.int64) -> np.ndarray:
-    """[n] dtype, the place of each number in `order`, which holds 0 to n - 1: the rank of each item that was sorted."""
-    place = np.empty(len(order), dtype)
-    place[order] = np.arange(len(order), dtype=dtype)
-    return place
-
-
 def encoded(chunks: Sequence[pa.Array], none: int) -> tuple[ArrowTexts, np.ndarray]:
     """(each different text once, tidy and in the order of the first; [cells] int32, which of them each cell is: `none` for an
     empty one) of the cells of a column, in pieces."""

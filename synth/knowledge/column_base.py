@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from synth.knowledge.arrow_texts import TEXT as _TEXT
-from synth.knowledge.arrow_texts import ArrowTexts, contents, in_json, inverse, joined, pc, quote
+from synth.knowledge.arrow_texts import ArrowTexts, contents, in_json, joined, pc, quote
 from synth.knowledge.cells import NONE, Cells
 from synth.knowledge.columns import Column, distinct, keys_of, settle, year_of, years_of
 from synth.knowledge.ingest import LONGEST, Built, problem
 from synth.knowledge.kb import BLANK as BLANK_OF_TEMPLATE
 from synth.knowledge.kb import KB, Entity, Fact, Relation, densities, entity_id
 from synth.knowledge.names import Same, resolve
+from synth.knowledge.orders import inverse
 from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.types import Quarantined

@@ -271,8 +271,8 @@ def each(
     """
     if mapped is map:
         for name, job in jobs:
-            value = once(name, lambda job=job: make(load(job)))
-            yield value if fits(value, job) else make(load(job))
+            made = once(name, lambda job=job: make(load(job)))
+            yield made if fits(made, job) else make(load(job))
         return
     job: Any = None  # of the name that was taken last
     other = set[str]()  # names under which lies what does not fit
@@ -284,14 +284,14 @@ def each(
             yield name
 
     def there(name: str) -> bool:
-        value = _found(once, name)
-        if value is not None and not fits(value, job):
+        found = _found(once, name)
+        if found is not None and not fits(found, job):
             other.add(name)
             return False
-        return value is not None
+        return found is not None
 
-    for name, value in in_order(names(), there, lambda lacking: mapped(make, (load(job) for _ in lacking))):
-        yield value if value is not None and name in other else once(name, lambda value=value: value or {})
+    for name, made in in_order(names(), there, lambda lacking: mapped(make, (load(job) for _ in lacking))):
+        yield made if made is not None and name in other else once(name, lambda made=made: made or {})
 
 
 class _Lacking(Exception):

@@ -72,7 +72,7 @@ def contaminated(
     held_out: Sequence[tuple[str, str]], training: Iterable[tuple[str, str, str]], **knobs: Any
 ) -> list[Hit]:
     """The hits among the training rows (id, where, text); knobs: of Contamination."""
-    contamination = Contamination(held_out, **knobs)
+    found = Contamination(held_out, **knobs)
     for row in training:
-        contamination.see(*row)
-    return contamination.hits
+        found.see(*row)
+    return found.hits

@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from synth.knowledge.arrow_texts import TEXT, ArrowTexts, inverse, joined
+from synth.knowledge.arrow_texts import TEXT, ArrowTexts, joined
 from synth.knowledge.column_base import ColumnBase, hashed
 from synth.knowledge.ingest import write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
+from synth.knowledge.orders import inverse
 from synth.knowledge.postings import as_number
 from synth.knowledge.sqlite_pages import SqlitePages
 from synth.search.blocks import Block, in_pieces, listed

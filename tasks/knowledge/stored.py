@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from synth.knowledge.arrow_texts import inverse
 from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.orders import inverse
 from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy.graph import Graph
