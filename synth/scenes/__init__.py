@@ -10,17 +10,13 @@ A new kind is a file with `draw(description) -> list of pictures [H, W, 3] uint8
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import numpy as np
 
 from synth.scenes import clips, maps, scenes, screens
-from synth.scenes.scenes import CELL
 from synth.types import Problem
 
-SIDE = re.compile(r"\w+ of (\d+)")
-MOST = 1024  # pixels of the side of a picture
 KINDS: dict[str, Callable[[str], list[np.ndarray]]] = {
     "Scene": scenes.draw,
     "Clip": clips.draw,
@@ -44,7 +40,4 @@ def draw(problem: Problem) -> list[np.ndarray]:
             f"problem {problem.id} describes no picture: its question begins with {problem.question[:40]!r}, where "
             f"{', '.join(sorted(KINDS))} are drawn (families of synth/scenes make such problems)"
         )
-    side = SIDE.match(shown)
-    if side and (int(side[1]) % CELL or not 0 < int(side[1]) <= MOST):
-        raise ValueError(f"{shown[:80]!r} has a side of {side[1][:9]} pixels: {CELL}, {2 * CELL}, ... up to {MOST}")
     return KINDS[kind](shown)

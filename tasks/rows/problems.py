@@ -11,12 +11,14 @@ text without one shows them first.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from synth.scenes import draw
+from synth.scenes.scenes import CELL
 from synth.types import Message, Problem, Quarantined, Scored, seed_for
 from synth.verify import verify
 from tasks.core.errors import UserError, nearest
@@ -27,6 +29,8 @@ from synth.pictures import HELD
 
 ABSENT = object()  # of a row without the field `images`: then PLACE is text
 PLACE = "<image>"  # in a message with pictures (training/model/render.py)
+SIDE = re.compile(r"\w+ of (\d+)")  # in the description of a picture
+MOST = 1024  # pixels of a side
 KEYS = {"layout", "check", "name"}
 
 
@@ -133,6 +137,11 @@ def _fits(problem: Problem, known: Mapping[str, Mapping[str, Path]], check: bool
             raise ValueError(f"unknown_{kind}: {name!r}: {nearest(name, known[kind])}")
     if "draw" in code.constant(known["env"][problem.env.replace("-", "_")], "TOOLS", ""):
         try:
+            side = SIDE.match(problem.question)
+            if side and (int(side[1]) % CELL or not 0 < int(side[1]) <= MOST):
+                raise ValueError(
+                    f"{problem.question[:80]!r} has a side of {side[1][:9]} pixels: {CELL}, {2 * CELL}, ... up to {MOST}"
+                )
             draw(problem)
         except ValueError as e:
             raise ValueError(
