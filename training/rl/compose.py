@@ -269,6 +269,7 @@ def compose(
         skip_zero=objective.row_local and estimator is None,
         compared=compared,
         restart=again,
+        reference=reference,
         max_unscorable=max_unscorable,
         seed=seed,
         device=device,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
+from torch import nn
 
 from synth.types import Problem, Scored, seed_for
 from training.learner.pack import count, pack, rollout_rows
@@ -80,6 +81,7 @@ class Experience:
     compared              called after a step was sampled: checks that sampler and learner hold the same weights and
                           give the same log-probs
     restart               puts the first weights back, for a group transform that NEEDS it
+    reference             the model before training, for a group transform that NEEDS it
     observations          of groups (training/rl/observation): what pieces need besides the rollouts
     needs                 of the pieces: "chance" is a column of uniform random numbers
     policies              their names, if there are several. Each learns from its own text, with its own baseline:
@@ -105,6 +107,7 @@ class Experience:
     critics: Mapping[str, Critic] = field(default_factory=dict)
     compared: Callable[[], Mapping[str, float]] | None = None
     restart: Restart | None = None
+    reference: nn.Module | None = None
     budget: Callable[[int], int] | None = None
     observations: Sequence[Callable[..., list[Group]]] = ()
     needs: frozenset[str] = frozenset()
@@ -304,6 +307,7 @@ class Experience:
             seed=(self.seed, "rl", step, "guide"),
             temperature=player.sampling.temperature,
             problems=self.problems,
+            reference=self.reference,
         )
         if self.restart:
             services.restart = self.restart

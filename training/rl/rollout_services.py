@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from synth.types import Message, Problem, Score, Scored
 from training.learner.learner import score
@@ -32,6 +33,7 @@ class RolloutServices:
     tokens   how many tokens were sampled
     attempt  how often the step has drawn again because of filters
     problems   all that the run draws from
+    reference  the model before training, which stays as it is; there where a piece NEEDS "reference"
     restart  (rollouts, passes, rows, rng): the policy begins again from its first weights (training/rl/restart.py); there where a piece
              NEEDS "restart"
     """
@@ -42,6 +44,7 @@ class RolloutServices:
     tokens: int = 0
     attempt: int = 0
     problems: Sequence[Problem] = ()
+    reference: nn.Module | None = None
     restart: Callable[[Sequence[Rollout], int, int, np.random.Generator], None] = _nobody
     played: int = field(default=0, init=False)
 

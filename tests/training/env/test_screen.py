@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
+import exported
 import pytest
+import torch
 
 from synth.families.screen_tasks import screen_tasks
 from synth.scenes import draw
@@ -11,7 +15,13 @@ from synth.verify import verify
 from synth.verify.clicks import played, read
 from training.env.screen import left, screen
 from synth.pictures import HELD
-from training.rl.group_transform.judged_actions import asked
+from training.model.attention import PackedRows
+from training.model.model import head_weight, hidden_states
+from training.model.render import Renderer
+from training.rl.group_transform.judged_actions import asked, believed
+from training.rl.rollout_services import RolloutServices
+from training.rollout.play import Player
+from training.rollout.torch_sampler import TorchSampler
 from training.types import Rollout
 
 SCREEN = "Screen of 32: red button 1 2; blue field 3 0; cursor 0 0"
@@ -95,3 +105,25 @@ def test_questions_to_the_judge_are_certified_with_a_reason():
     for p in made:
         reason, _, _ = p.lineage["solution"].partition(" <answer>")
         assert reason.startswith("the ") and reason.rpartition("at ")[2] in p.question
+
+
+def test_the_judge_is_the_model_before_training_and_not_the_policy():
+    model, other = (exported.build("qwen3", seed=s).eval() for s in (7, 8))
+    render = Renderer(exported.tokenizer())
+    player = Player(sampler=TorchSampler(other, render.end_id), renderer=render, envs={}, max_tokens=200)
+    asks = [Message(role="user", content=f"Press it. Action: click {i} 2. Is it right?") for i in range(3)]
+    services = RolloutServices(player=player, reference=model)
+    by_hand = []
+    for m in asks:
+        begun = torch.tensor([*render.prompt([m]), *render.encode("<answer>")])
+        with torch.no_grad():
+            hidden = hidden_states(model, begun, torch.arange(len(begun)), PackedRows([len(begun)], "cpu"))
+            logits = hidden[-1] @ head_weight(model).T
+        yes, no = (float(logits[render.encode(w)[0]]) for w in ("yes", "no"))
+        by_hand.append(1 / (1 + math.exp(no - yes)))
+    assert believed(services, asks, 0, (1, 2)) == pytest.approx(by_hand, abs=1e-5)
+    with_reasons = believed(services, asks, 4, (1, 2))
+    player.sampler.model = model  # whatever the policy has become
+    assert believed(services, asks, 4, (1, 2)) == with_reasons
+    with pytest.raises(ValueError, match="there is no reference model"):
+        believed(RolloutServices(player=player), asks, 0, (1, 2))

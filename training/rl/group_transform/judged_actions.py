@@ -1,4 +1,4 @@
-"""A process reward model that says why: each action on a screen is judged by what the policy itself says of it.
+"""A process reward model that says why: each action on a screen is judged by what a frozen model says of it.
 
 Chen et al. 2025, "GUI-Shepherd: Reliable Process Reward and Verification for Long-Sequence GUI Tasks" (arXiv 2509.23738), read
 from the abstract: the scale and what is asked are our reading.
@@ -8,9 +8,11 @@ from the abstract: the scale and what is asked are our reading.
 
 r_k is the reward of turn k. The rationale is sampled, `rationale` tokens at most, up to <answer>; 0: none. A turn without an
 action gets weight (0 - centre). Shapes: groups in and out, with the rewards of turns replaced; scores stay. The judge is the
-policy as it is now, which learns to judge from the questions "Is it right?" of the family screen_tasks.
+reference: the policy before it learned, which stays as it is. (With the policy as it is now for a judge, the requests that were
+fulfilled fell from .09 to .00 while it learned.)
 
-Leaves out a model of its own for the judge, and human labels: a program knows which steps are right.
+Leaves out data of its own for the judge, and human labels: a program knows which steps are right, and the judge has learned from
+the same demonstrations as the policy.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.rl.group_transform._steps import paid
 from training.rl.rollout_services import RolloutServices
+from training.rollout.torch_sampler import TorchSampler
 from training.types import Group, Rollout
 
 GIVES = ("turn_reward",)
+NEEDS = {"reference"}
 ASK = "{request} Action: {action}. Is it right?"
 OPEN = "<answer>"
 
@@ -79,12 +83,16 @@ def believed(
     """P(yes) against P(no) for each question, after a sampled rationale."""
     if not messages:
         return []
-    player, render = services.player, services.player.renderer
+    player, render, judge = services.player, services.player.renderer, services.reference
+    if judge is None:
+        raise ValueError(
+            "judged_actions: there is no reference model to judge: the stage loads one for pieces that NEED it"
+        )
     prompts = [render.prompt([m]) for m in messages]
     rationales = [""] * len(prompts)
     if rationale:
         seeds = [seed_for(*seed, "judged_actions", i) for i in range(len(prompts))]
-        session = player.sampler.open(prompts, seeds)
+        session = TorchSampler(judge, render.end_id, renderer=render).open(prompts, seeds)
         drawn = session.generate(replace(player.sampling, max_tokens=rationale))
         services.tokens += sum(len(s.ids) for s in drawn)
         rationales = [render.decode(s.ids).partition(OPEN)[0] for s in drawn]
@@ -94,8 +102,7 @@ def believed(
         for word in ("yes", "no"):
             ids = np.concatenate([begun, render.encode(word)[:1]])
             rows.append(Row(ids=ids, trainable=np.arange(len(ids)) >= len(begun)))
-    model = player.sampler.model
-    batch = pack(rows, device=str(next(model.parameters()).device))
-    logp = score(model, batch, temperature=services.temperature).logp * batch.trainable
+    batch = pack(rows, device=str(next(judge.parameters()).device))
+    logp = score(judge, batch, temperature=services.temperature).logp * batch.trainable
     yes, no = np.asarray(batch.row_sum(logp).tolist()).reshape(-1, 2).T
     return [float(p) for p in 1 / (1 + np.exp(np.clip(no - yes, -50, 50)))]
