@@ -110,9 +110,14 @@ def test_questions_to_the_judge_are_certified_with_a_reason():
 def test_the_judge_is_the_model_before_training_and_not_the_policy():
     model, other = (exported.build("qwen3", seed=s).eval() for s in (7, 8))
     render = Renderer(exported.tokenizer())
-    player = Player(sampler=TorchSampler(other, render.end_id), renderer=render, envs={}, max_tokens=200)
+
+    def services(policy, judge):
+        sampler = TorchSampler(policy, render.end_id)
+        return RolloutServices(
+            player=Player(sampler=sampler, renderer=render, envs={}, max_tokens=200), reference=judge
+        )
+
     asks = [Message(role="user", content=f"Press it. Action: click {i} 2. Is it right?") for i in range(3)]
-    services = RolloutServices(player=player, reference=model)
     by_hand = []
     for m in asks:
         begun = torch.tensor([*render.prompt([m]), *render.encode("<answer>")])
@@ -121,9 +126,7 @@ def test_the_judge_is_the_model_before_training_and_not_the_policy():
             logits = hidden[-1] @ head_weight(model).T
         yes, no = (float(logits[render.encode(w)[0]]) for w in ("yes", "no"))
         by_hand.append(1 / (1 + math.exp(no - yes)))
-    assert believed(services, asks, 0, (1, 2)) == pytest.approx(by_hand, abs=1e-5)
-    with_reasons = believed(services, asks, 4, (1, 2))
-    player.sampler.model = model  # whatever the policy has become
-    assert believed(services, asks, 4, (1, 2)) == with_reasons
+    assert believed(services(other, model), asks, 0, (1, 2)) == pytest.approx(by_hand, abs=1e-5)
+    assert believed(services(other, model), asks, 4, (1, 2)) == believed(services(model, model), asks, 4, (1, 2))
     with pytest.raises(ValueError, match="there is no reference model"):
-        believed(RolloutServices(player=player), asks, 0, (1, 2))
+        believed(services(other, None), asks, 0, (1, 2))
