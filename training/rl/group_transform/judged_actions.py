@@ -8,8 +8,8 @@ from the abstract: the scale and what is asked are our reading.
 
 r_k is the reward of turn k. The rationale is sampled, `rationale` tokens at most, up to <answer>; 0: none. A turn without an
 action gets weight (0 - centre). Shapes: groups in and out, with the rewards of turns replaced; scores stay. The judge is the
-reference: the policy before it learned, which stays as it is. (With the policy as it is now for a judge, the requests that were
-fulfilled fell from .09 to .00 while it learned.)
+reference: the policy before it learned, which stays as it is. A judge that is right no more often than by chance, and says no
+more often than yes, teaches to give up early (docs/media.md).
 
 Leaves out data of its own for the judge, and human labels: a program knows which steps are right, and the judge has learned from
 the same demonstrations as the policy.
