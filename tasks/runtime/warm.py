@@ -37,6 +37,7 @@ from tasks.runtime.threads import settings
 
 SOCKET = "ESPALIER_WARM"  # the server's socket and its number of threads, "path:2"; "" switches it off
 PATIENCE = 0.5  # seconds that a stage waits for the server to answer: it is importing, or busy with another
+PASSED_ON = {signal.SIGTERM}
 PACKAGES = (
     "pandas",
     "pandera.pandas",
@@ -97,22 +98,30 @@ def asked(module: str, threads: int) -> int | None:
         except OSError:
             return None
         line.settimeout(None)
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until it is known to which process
         request = {"module": module, "cwd": os.getcwd(), "env": dict(os.environ), "pid": os.getpid()}
         sys.stdout.flush()
         sys.stderr.flush()
         socket.send_fds(line, [b"+"], [0, 1, 2])
         line.sendall(json.dumps(request).encode() + b"\n")
-        with line.makefile("r", encoding="ascii") as answers:
-            return _waited(answers)
+        return _waited(line)
 
 
-def _waited(answers: Any) -> int:
+def _waited(line: socket.socket) -> int:
     """The exit code of the fork, whose id and end the server writes."""
-    fork = process.look(int(answers.readline() or 0))
+    fork = process.look(int(_answer(line, []) or 0))
     if fork is not None:
         signal.signal(signal.SIGTERM, lambda *_: os.kill(fork.pid, signal.SIGTERM))
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the fork too, which is of our process group
-    if end := answers.readline():
+    # a signal also writes to a socket: Python would not see one that comes just before a read until that returns
+    woken, waker = socket.socketpair()
+    waker.setblocking(False)
+    before = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+    with woken, waker:
+        end = _answer(line, [woken])
+        signal.set_wakeup_fd(before)
+    if end:
         code = int(end)
         if code < 0:
             with contextlib.suppress(OSError):  # SIGKILL has no handler
@@ -123,6 +132,20 @@ def _waited(answers: Any) -> int:
         os.kill(fork.pid, signal.SIGKILL)
     print("error: the process that had loaded torch for the run was ended: run it again", file=sys.stderr)
     return TRANSIENT
+
+
+def _answer(line: socket.socket, others: list[socket.socket]) -> bytes:
+    """The next line of the server; empty: it is gone. What comes over the other sockets is dropped."""
+    text = b""
+    while not text.endswith(b"\n"):
+        ready = select.select([line, *others], [], [])[0]
+        for other in set(ready) - {line}:
+            other.recv(64)
+        if line in ready:
+            if not (byte := line.recv(1)):
+                return b""
+            text += byte
+    return text
 
 
 def serve(path: str, packages: tuple[str, ...]) -> str | None:

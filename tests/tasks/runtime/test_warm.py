@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -79,13 +80,35 @@ def test_a_traceback_is_code_1_and_a_signal_ends_the_one_that_asked_too(ask, cap
 def test_sigterm_reaches_the_stage_and_its_code_comes_back(ask):
     text = (
         "import os, signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(143));"
-        " print(os.getpid(), flush=True); time.sleep(60)"
+        " print(os.getpid(), flush=True); [time.sleep(0.05) for _ in range(1200)]"  # no signal is lost for long
     )
     child = ask(text)
     pid = int(child.stdout.readline())
     assert pid != child.pid
     child.terminate()
     assert child.communicate(timeout=30)[0] == "code 143\n" and ended(pid)
+
+
+def test_sigterm_that_comes_before_the_id_of_the_stage_reaches_it(tmp_path):
+    """A server of this test's own says the id when it wants."""
+    text = "import time; print('up', flush=True); [time.sleep(0.05) for _ in range(1200)]"
+    stage = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    stage.stdout.readline()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        env = {**os.environ, warm.SOCKET: f"{tmp_path / 's'}:2", "PYTHONPATH": str(CODE)}
+        child = subprocess.Popen([sys.executable, "-P", "-c", ASK], env=env, stdout=subprocess.PIPE, text=True)
+        line, _ = listener.accept()
+        with line:
+            line.sendall(b"!")
+            while not line.recv(65536).endswith(b"\n"):
+                pass
+            child.terminate()
+            line.sendall(f"{stage.pid}\n".encode())
+            assert stage.wait(timeout=30) == -signal.SIGTERM
+            line.sendall(b"3\n")
+            assert child.communicate(timeout=30)[0] == "code 3\n"
 
 
 def test_a_stage_ends_with_the_one_that_asked(ask):
