@@ -112,8 +112,8 @@ def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, 
     return model, renderer
 
 
-def player(model: nn.Module, renderer: Renderer, temperature: float) -> Player:
-    sampling = Sampling(temperature=temperature, max_tokens=64)
+def player(model: nn.Module, renderer: Renderer) -> Player:
+    sampling = Sampling(temperature=1.0, max_tokens=64)
     return Player(
         sampler=TorchSampler(model, renderer.end_id),
         renderer=renderer,
@@ -123,9 +123,9 @@ def player(model: nn.Module, renderer: Renderer, temperature: float) -> Player:
     )
 
 
-def accuracy(model: nn.Module, renderer: Renderer, problems: list[Problem], answers: int) -> dict[str, float]:
+def accuracy(playing: Player, problems: list[Problem], answers: int) -> dict[str, float]:
     """pass@1 at temperature 1: the share of right ones of `answers` draws for each problem, by cell and in all."""
-    groups = player(model, renderer, 1.0).play(problems, answers, "held")
+    groups = playing.play(problems, answers, "held")
     right: dict[str, list[float]] = {"all": []}
     for group in groups:
         for rollout in group.rollouts:
@@ -141,7 +141,7 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
     began = time.process_time()
     torch.manual_seed(seed)
     model, renderer = copy.deepcopy(start[0]), start[1]
-    playing = player(model, renderer, 1.0)
+    playing = player(model, renderer)
     propose, choose = ARMS[name]
     loop = Loop(
         families=setting.families,
@@ -171,7 +171,7 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
     learner = Learner(
         model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0)
     )
-    before, rounds = accuracy(model, renderer, setting.held, p["answers"]), []
+    before, rounds = accuracy(playing, setting.held, p["answers"]), []
     for number, summary in enumerate(loop.run()):
         pool[:] = loop.accepted.values()
         first, mute = number * p["steps"], []
@@ -199,7 +199,7 @@ def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[
             f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}",
             flush=True,
         )
-    after = accuracy(model, renderer, setting.held, p["answers"])
+    after = accuracy(playing, setting.held, p["answers"])
     print(f"  seed {seed} {name:<14} held out {before['all']:.3f} -> {after['all']:.3f}", flush=True)
     return {"before": before, "after": after, "rounds": rounds, "seconds": round(time.process_time() - began, 1)}
 

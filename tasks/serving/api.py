@@ -409,19 +409,20 @@ async def _completions(served: Served, body: Completion, http: Http) -> Any:
         if body.stream:
             return _events(_completion_events(served, body, prompts, _pieces(http, requests, queues)))
         answers = await _whole(http, requests, queues)
-    choices = []
+    model, choices, read = served.conversations.sampler.model, [], []
+    if body.prompt_logprobs is not None:
+        read = [await asyncio.to_thread(scored, model, prompt, 0, body.prompt_logprobs) for prompt in prompts]
     for i, (text, tokens, last) in enumerate(answers):
         prompt = prompts[i // body.n]
         if body.echo:
             text = str(served.renderer.tokenizer.decode(prompt.tolist())) + text
             if body.logprobs is not None:
-                known = await asyncio.to_thread(scored, served.conversations.sampler.model, prompt, 0, body.logprobs)
+                known = await asyncio.to_thread(scored, model, prompt, 0, body.logprobs)
                 tokens = [*known, *tokens]
         detail = None if body.logprobs is None else _logprobs(served, tokens)
         choice = {"index": i, "text": text, "logprobs": detail, "finish_reason": last.over}
-        if body.prompt_logprobs is not None:
-            read = await asyncio.to_thread(scored, served.conversations.sampler.model, prompt, 0, body.prompt_logprobs)
-            choice["prompt_logprobs"] = _prompt_logprobs(served, read)
+        if read:
+            choice["prompt_logprobs"] = _prompt_logprobs(served, read[i // body.n])
         choices.append(choice)
     usage = _usage(sum(map(len, prompts)), [last for _, _, last in answers])
     return {**_head(served, "text_completion", "cmpl"), "choices": choices, "usage": usage}
@@ -488,11 +489,8 @@ def _prompt_logprobs(served: Served, tokens: Sequence[Token]) -> list[dict[str, 
     """vLLM's format: for each token of the prompt, given those before it, the likeliest ids and the token itself; null at the first."""
 
     def told(token: Token) -> dict[str, dict[str, Any]]:
-        likely = {
-            i: {"logprob": x, "rank": r, "decoded_token": served.text(i)} for r, (i, x) in enumerate(token.top, 1)
-        }
-        own = {"logprob": token.logp, "rank": None, "decoded_token": served.text(token.id)}
-        return {str(i): x for i, x in ({token.id: own} | likely).items()}
+        each = [(token.id, token.logp, None), *((i, x, rank) for rank, (i, x) in enumerate(token.top, 1))]
+        return {str(i): {"logprob": x, "rank": rank, "decoded_token": served.text(i)} for i, x, rank in each}
 
     return [None if t.logp is None else told(t) for t in tokens]
 
