@@ -25,6 +25,7 @@ DATA = ("kb", "questions", "problems", "demonstrations", "preferences", "clean")
 
 
 SHARES = ("pass@", "acc", "exact_match")  # prefixes of test-set metrics that are shares of items
+DEFAULTS = "the defaults"  # where no recipe is named
 DIGESTS = (
     "problems",
     "pairs",
@@ -50,6 +51,8 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         json.loads(line) for line in stage.input("evaluate", "episodes.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     measured = {k: v for k, v in stage.measured().items() if k != stage.name}
+    measuring = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
+    recipe = named_recipe([*cards.values(), measuring])
 
     summary = {
         "models": measures["models"],
@@ -65,9 +68,8 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
     (stage.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
     drawn = chosen(played, episodes, stage.seed)
     if len(there) < len((*DATA, *TRAINED)):
-        return of_one_method(stage, measures, cards, curves, drawn, spent(measured, price_per_hour))
-    write_cards(stage, measures, cards, played, measured)
-    recipe = cards["rl"].get("recipe") or "the defaults"
+        return of_one_method(stage, measures, cards, curves, drawn, spent(measured, price_per_hour), recipe)
+    write_cards(stage, measures, cards, measuring, played, measured, recipe)
     sections = [
         ("Results", results(measures)),
         *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
@@ -81,7 +83,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         ("What to look at next", advice(measures, cards)),
     ]
     n = next(iter(measures["models"].values()))["pass@1"]["n"]
-    facts = f"Recipe: {recipe}. Profile: {stage.profile}. Seed: {stage.seed}. {n} questions about roots never seen in training. "
+    facts = f"Recipe: {recipe or DEFAULTS}. Profile: {stage.profile}. Seed: {stage.seed}. {n} questions about roots never seen in training. "
     facts += "Intervals: 95 %, bootstrap over questions."
     (stage.out / "index.html").write_text(
         page.page("Espalier: what this run learned", headline(measures), facts, sections), encoding="utf-8"
@@ -97,6 +99,7 @@ def of_one_method(
     curves: Mapping[str, pd.DataFrame],
     drawn: Sequence[Mapping[str, Any]],
     time: Markup,
+    recipe: str,
 ) -> None:
     """The page of a project that has only some of the stages, as made by `espalier train`."""
     names = list(measures["models"])
@@ -108,7 +111,7 @@ def of_one_method(
         ("Data: what was made, what was dropped and why", dropped(cards)),
         ("Time, memory, cost", time),
     ]
-    facts = f"Recipe: {stage_recipe(cards)}. Profile: {stage.profile}. Seed: {stage.seed}. Intervals: 95 %, bootstrap over rows."
+    facts = f"Recipe: {recipe or DEFAULTS}. Profile: {stage.profile}. Seed: {stage.seed}. Intervals: 95 %, bootstrap over rows."
     title = f"Espalier: {', '.join(name_of(n) for n in names)} on rows of your own"
     lead = headline(measures) if measures["outcomes"] else own_headline(measures)
     (stage.out / "index.html").write_text(page.page(title, lead, facts, sections), encoding="utf-8")
@@ -116,9 +119,9 @@ def of_one_method(
     stage.artifact(stage.out / "summary.json")
 
 
-def stage_recipe(cards: Mapping[str, Any]) -> str:
-    """The recipe of the last stage that trained by one."""
-    return next((c["recipe"] for c in reversed(list(cards.values())) if c.get("recipe")), "the defaults")
+def named_recipe(cards: Sequence[Mapping[str, Any]]) -> str:
+    """The recipe of the last of the stages that a recipe changed anything of; empty: of none."""
+    return next((c["recipe"] for c in reversed(cards) if c.get("recipe")), "")
 
 
 OWN_METRICS = {  # metric of held-out rows -> its description, whether more is better
@@ -396,8 +399,10 @@ def write_cards(
     stage: Stage,
     measures: Mapping[str, Any],
     cards: Mapping[str, Any],
+    decoding: Mapping[str, Any],
     played: Sequence[Mapping[str, Any]],
     measured: Mapping[str, Any],
+    recipe: str,
 ) -> None:
     """model_card.md of the last model and data_card.md, beside the page."""
     last = list(measures["models"])[-1]
@@ -409,12 +414,11 @@ def write_cards(
     seconds = sum(m["seconds"] for m in measured.values())
     peak = max((m["peak_rss_mb"] for m in measured.values()), default=0.0)
     first = measures["models"][last]
-    decoding = json.loads(stage.input("evaluate", "card.json").read_text(encoding="utf-8"))
     facts = {
         "stage": trained,
         "card": cards[trained],
         "metrics": first,
-        "recipe": cards["rl"].get("recipe"),
+        "recipe": recipe,
         "profile": stage.profile,
         "seed": stage.seed,
         "n": first["pass@1"]["n"],
@@ -448,7 +452,7 @@ def write_cards(
         "cards": {n: cards[n] for n in DATA},
         "sources": cards["kb"].get("sources", []),
         "seed": stage.seed,
-        "recipe": cards["rl"].get("recipe"),
+        "recipe": recipe,
     }
     (stage.out / "data_card.md").write_text(written.data_card("espalier data", files, about), encoding="utf-8")
 

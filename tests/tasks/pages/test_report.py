@@ -227,6 +227,16 @@ def test_everything_that_was_promised_is_on_the_page(made):
     assert "Recipe: qae." in html
 
 
+def test_a_recipe_that_changes_the_evaluation_alone_is_named(tmp_path):
+    make(tmp_path)
+    artifacts = tmp_path / "artifacts"
+    (artifacts / "rl/card.json").write_text(json.dumps({"stage": "rl", "seed": 0, "recipe": ""}))
+    assert "Recipe: the defaults." in run(tmp_path)
+    (artifacts / "evaluate/card.json").write_text(json.dumps({"samples": 8, "recipe": "l2s-merging"}))
+    assert "Recipe: l2s-merging." in run(tmp_path)
+    assert "l2s-merging" in (tmp_path / "reports/model_card.md").read_text(encoding="utf-8")
+
+
 def test_metrics_calibration_sets_and_lineage_are_on_the_page(made):
     html = made[1]
     assert "calibration error" in html and "majority of 8" in html and "share right over confidence" in html
