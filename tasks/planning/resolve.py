@@ -78,6 +78,8 @@ MOVED = {
 }
 MOVED_STAGES = {"trajectories": "demonstrations"}
 MOVED_IN_PIECES = {"external": "off_policy", "behaviour": "sampling_logp"}
+MOVED_IN_RECIPES = {"certainty": "source"}
+MOVED_SOURCES = {"known": "secondary"}  # former values of `source`
 
 
 @dataclass
@@ -165,7 +167,9 @@ def read_recipe(name: str) -> dict[str, Any]:
     """Reads a recipe's file and checks its keys."""
     path = _named("recipes", name, "recipe")
     recipe = read_yaml(path)
-    for key in recipe:
+    for key, value in recipe.items():
+        if new := MOVED_IN_RECIPES.get(key):
+            raise UserError(f"{path}: {key} is {new} now: write {new}: {MOVED_SOURCES.get(str(value), value)}")
         if key not in RECIPE:
             raise UserError(f"{path}: unknown key {key!r}: {nearest(key, RECIPE)}")
     return recipe

@@ -1,6 +1,7 @@
 """Every shipped recipe: its file is complete, its pieces exist, and its published numbers come out of the code."""
 
 import json
+import re
 
 import pytest
 
@@ -86,6 +87,22 @@ def test_a_check_can_fail():
 def test_a_malformed_check_is_one_sentence(changes, said):
     with pytest.raises(UserError, match=said):
         ran(**changes)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("certainty: known", "mine.yaml: certainty is source now: write source: secondary"),
+        ("certainty: paper", "mine.yaml: certainty is source now: write source: paper"),
+        ("sourse: paper", "mine.yaml: unknown key 'sourse': did you mean 'source'"),
+    ],
+)
+def test_a_former_key_of_a_recipe_is_refused_with_the_new_one(tmp_path, monkeypatch, line, message):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/mine.yaml").write_text(f"id: mine\n{line}\n")
+    monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
+    with pytest.raises(UserError, match=re.escape(message)):
+        load("mine")
 
 
 def test_the_command_line_runs_them(capsys, tmp_path, monkeypatch):
