@@ -63,11 +63,11 @@ def protocol(name: str) -> dict:
     """The protocol of a recipe whose world is one of pixels."""
     for where in ("on_task", "behaviour"):
         try:
-            found = protocol_of(name, where)
+            comparison = protocol_of(name, where)
         except ValueError:
             continue
-        if found["task"] in (*picture_worlds.NAMES, *clip_worlds.WORLDS):
-            return found
+        if comparison["task"] in (*picture_worlds.NAMES, *clip_worlds.WORLDS):
+            return comparison
     raise LookupError(f"the recipe {name} has no protocol on pixels")
 
 

@@ -28,14 +28,14 @@ ALONE, TOGETHER = 50, 2000
 
 def some(rng: Random, n: int) -> list[Screen]:
     """n different screens."""
-    found: dict[str, Screen] = {}
-    while len(found) < n:
+    by_text: dict[str, Screen] = {}
+    while len(by_text) < n:
         one = screen(rng, 5)
         for _ in range(rng.randint(0, 2)):
             w = rng.choice(one.widgets)
             one = after(one, rng.choice([f"click {w.x} {w.y}", f"type {rng.choice('abcd')}"]))
-        found.setdefault(one.text, one)
-    return list(found.values())
+        by_text.setdefault(one.text, one)
+    return list(by_text.values())
 
 
 def timed(work: Callable[..., object], *given: object) -> float:

@@ -97,8 +97,8 @@ def pairs(path: Path, n: int) -> None:
 def made_problems(n: int) -> Iterator[Problem]:
     """Questions of 40 words, of eight families and four levels."""
     for first in range(0, n, PART):
-        asked, more = texts(first, min(PART, n - first), 40), texts(first, min(PART, n - first), 12)
-        for i, (question, fact) in enumerate(zip(asked, more, strict=True), first):
+        questions, more = texts(first, min(PART, n - first), 40), texts(first, min(PART, n - first), 12)
+        for i, (question, fact) in enumerate(zip(questions, more, strict=True), first):
             yield Problem.make(
                 prompt=f"{question}?",
                 answer=fact.partition(" ")[0],

@@ -137,8 +137,8 @@ def links(corpus: Sequence[Mapping[str, str]]) -> list[tuple[int, str, int]]:
     out = []
     for i, row in enumerate(corpus):
         for relation, (patterns, _, _) in RELATIONS.items():
-            found = next((m for p in patterns for m in [re.search(p, row["text"])] if m), None)
-            names = found.group(1).rstrip(".").split() if found else []
+            match = next((m for p in patterns for m in [re.search(p, row["text"])] if m), None)
+            names = match.group(1).rstrip(".").split() if match else []
             for n in range(len(names), 1, -1):
                 to = titled.get(" ".join(names[:n]).rstrip(".,'"), set()) - {i}
                 if len(to) == 1:
@@ -149,10 +149,10 @@ def links(corpus: Sequence[Mapping[str, str]]) -> list[tuple[int, str, int]]:
 
 def described(row: Mapping[str, str], other: str) -> str | None:
     """At most sixteen words of the first sentence, without the title and the name of the other page; None if too few."""
-    said = re.search(r"\b(?:is|was|were) (?:a|an|the) (.*)", row["text"].split(". ")[0])
-    if said is None:
+    match = re.search(r"\b(?:is|was|were) (?:a|an|the) (.*)", row["text"].split(". ")[0])
+    if match is None:
         return None
-    text = said.group(1).replace(other, "").replace(_bare(other), "")
+    text = match.group(1).replace(other, "").replace(_bare(other), "")
     text = re.sub(r"\b(?:directed|written|produced|music|composed)\b(?: and \w+)*(?: by)?(?=\s|,|$)", "", text)
     text = re.sub(r"\bby\s*(?=and|,|$)", "", text)
     words = " ".join(text.split()).strip(" ,.").split()[:16]
@@ -161,9 +161,9 @@ def described(row: Mapping[str, str], other: str) -> str | None:
 
 def questions(corpus: Sequence[Mapping[str, str]], seed: int = SEED) -> dict[str, list[Question]]:
     """Set -> questions. The half of a question is that of the title of its first page."""
-    rng, found = random.Random(seed), links(corpus)
+    rng, linked = random.Random(seed), links(corpus)
     out: dict[str, list[Question]] = {"bridge": [], "described": [], "bridge comparison": [], "comparison": []}
-    for a, relation, b in found:
+    for a, relation, b in linked:
         _, named, vague = RELATIONS[relation]
         half, title = _half(corpus[a]["title"]), corpus[a]["title"]
         out["bridge"].append(Question(rng.choice(named).format(a=title), frozenset((a, b)), half))
@@ -171,7 +171,7 @@ def questions(corpus: Sequence[Mapping[str, str]], seed: int = SEED) -> dict[str
         if text:
             out["described"].append(Question(rng.choice(vague).format(d=text), frozenset((a, b)), half))
     for half in (True, False):
-        films = [(a, b) for a, r, b in found if r == "director" and _half(corpus[a]["title"]) is half]
+        films = [(a, b) for a, r, b in linked if r == "director" and _half(corpus[a]["title"]) is half]
         for _ in range(PAIRS if len(films) > 1 else 0):
             (a, x), (b, y) = rng.sample(films, 2)
             titles = {"a": corpus[a]["title"], "b": corpus[b]["title"]}
@@ -307,8 +307,8 @@ def large_child(n: int) -> None:
         took = 1000 * (time.process_time() - begin) / len(some)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         disk = sum(f.stat().st_size for f in (Path(folder) / "vectors").iterdir()) / 1e6
-    found = {"peak memory": peak, "of BM25 alone": before, "embeddings": both - lexical, "query": took, "disk": disk}
-    print(json.dumps(found))
+    measures = {"peak memory": peak, "of BM25 alone": before, "embeddings": both - lexical, "query": took, "disk": disk}
+    print(json.dumps(measures))
 
 
 def large() -> list[dict[str, Any]]:

@@ -129,15 +129,15 @@ def questions() -> list[dict]:
 def places() -> list[dict]:
     """Where something is, asked of the policy that tasks on screens and on large scenes begin from."""
     model, tokenizer = worlds.aiming()
-    renderer, asked = Renderer(tokenizer), {}
+    renderer, by_kind = Renderer(tokenizer), {}
     for talk in worlds.places(Random(0), QUESTIONS, "test"):
         for question, answer in zip(talk[::2], talk[1::2], strict=True):
             text = question.content.removeprefix("<image>")
             what = "cursor" if text == "cursor at?" else "widget" if text.endswith(" at?") else "shape, at a quarter"
             first = Message(role="user", content=f"<image>{text}", media=talk[0].media)
-            asked.setdefault(what, []).append((first, answer))
+            by_kind.setdefault(what, []).append((first, answer))
     results = []
-    for what, talks in asked.items():
+    for what, talks in by_kind.items():
         right = {}
         for shown in SHOWN:
             pictures = [HELD.add(BLANKS[shown](HELD.of(q.media[0]))) for q, _ in talks]

@@ -23,8 +23,8 @@ def in_order(
             if not had:
                 yield item
 
-    for made in make(missing()):
+    for result in make(missing()):
         while begun[0][1]:
             yield begun.popleft()[0], None
-        yield begun.popleft()[0], made
+        yield begun.popleft()[0], result
     yield from ((item, None) for item, _ in begun)

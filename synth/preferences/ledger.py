@@ -263,7 +263,7 @@ def each(
     mapped: Mapped = map,
     *,
     load: Callable[[Job], Any] = lambda job: job,
-    fits: Callable[[Mapping[str, Any], Job], bool] = lambda made, job: True,
+    fits: Callable[[Mapping[str, Any], Job], bool] = lambda result, job: True,
 ) -> Iterator[Mapping[str, Any]]:
     """What `make` gives of each job, in order, or gave to an earlier run under its name; what does not fit is made again.
 
@@ -271,8 +271,8 @@ def each(
     """
     if mapped is map:
         for name, job in jobs:
-            made = once(name, lambda job=job: make(load(job)))
-            yield made if fits(made, job) else make(load(job))
+            result = once(name, lambda job=job: make(load(job)))
+            yield result if fits(result, job) else make(load(job))
         return
     job: Any = None  # of the name that was taken last
     other = set[str]()  # names under which lies what does not fit
@@ -284,14 +284,14 @@ def each(
             yield name
 
     def there(name: str) -> bool:
-        found = _found(once, name)
-        if found is not None and not fits(found, job):
+        earlier = _found(once, name)
+        if earlier is not None and not fits(earlier, job):
             other.add(name)
             return False
-        return found is not None
+        return earlier is not None
 
-    for name, made in in_order(names(), there, lambda lacking: mapped(make, (load(job) for _ in lacking))):
-        yield made if made is not None and name in other else once(name, lambda made=made: made or {})
+    for name, result in in_order(names(), there, lambda lacking: mapped(make, (load(job) for _ in lacking))):
+        yield result if result is not None and name in other else once(name, lambda result=result: result or {})
 
 
 class _Lacking(Exception):

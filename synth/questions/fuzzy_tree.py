@@ -478,17 +478,17 @@ class _Questions:
         key: tuple[Split, int],
         wanted: int,
         most: int,
-        made: Callable[..., Iterator[tuple[int, Problem | Quarantined]]],
+        draw: Callable[..., Iterator[tuple[int, Problem | Quarantined]]],
         cell: Sequence[tuple[str, str]],
     ) -> End:
-        """Add the questions of a cell. most: how many are drawn; made: `_made` of its blocks; cell: its pairs."""
+        """Add the questions of a cell. most: how many are drawn; draw: `_made` of its blocks; cell: its pairs."""
         tally, begin = self.tally, len(self.accepted)
         full, drawn, at = begin + wanted, set[int](), "/".join(map(str, ("tree", *key)))
         waiting: list[tuple[str, Problem, str]] = []
         aside: dict[int, Quarantined] = {}  # what could not be grown without what is full
         tally.begin()
         blocks = indexes(cell, tally, wanted, most, lambda: len(self.accepted) + len(waiting) >= full)
-        for index, item in made(blocks, partial(tally.shut, wanted)):
+        for index, item in draw(blocks, partial(tally.shut, wanted)):
             drawn.add(index)
             if isinstance(item, Quarantined) and item.reason == QUOTA_FULL:
                 aside[index] = item
@@ -507,7 +507,7 @@ class _Questions:
                 self._accept(item)
                 over_share += 1
         again = _again(list(aside), cell, tally) if len(self.accepted) < full else ()
-        for index, item in made(again, Full):
+        for index, item in draw(again, Full):
             del aside[index]
             if self._good(item, f"{at}/{index}"):
                 over_share += bool(tally.over(item, wanted))

@@ -174,14 +174,14 @@ def _first(scores: np.ndarray, k: int) -> tuple[int, ...]:
 
 def names_in(text: str, known: Callable[[str], bool]) -> Iterator[str]:
     """The names in a text that `known` knows, the longest from the left, each once."""
-    found = list(_WORD.finditer(text))
+    words = list(_WORD.finditer(text))
     seen: set[str] = set()
     i = 0
-    while i < len(found):
+    while i < len(words):
         taken = 0
-        if not found[i].group()[0].islower():
-            for n in range(min(_LONGEST, len(found) - i), 0, -1):
-                for name in _spellings(text[found[i].start() : found[i + n - 1].end()]):
+        if not words[i].group()[0].islower():
+            for n in range(min(_LONGEST, len(words) - i), 0, -1):
+                for name in _spellings(text[words[i].start() : words[i + n - 1].end()]):
                     if n == 1 and len(name) < _SHORTEST or not known(name):
                         continue
                     taken = n

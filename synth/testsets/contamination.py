@@ -72,7 +72,7 @@ def contaminated(
     held_out: Sequence[tuple[str, str]], training: Iterable[tuple[str, str, str]], **knobs: Any
 ) -> list[Hit]:
     """The hits among the training rows (id, where, text); knobs: of Contamination."""
-    found = Contamination(held_out, **knobs)
+    contamination = Contamination(held_out, **knobs)
     for row in training:
-        found.see(*row)
-    return found.hits
+        contamination.see(*row)
+    return contamination.hits

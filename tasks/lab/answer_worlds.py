@@ -139,13 +139,13 @@ def _answered(spec: str, limits: tuple[int, ...], seed: int, others: bool = Fals
 def _scored(
     decode: Any, engine: Engine, fitted: Any, limits: tuple[int, ...], seed: int, others: bool
 ) -> tuple[float, tuple[int, ...]]:
-    asked = _asked(others)
+    problems = _asked(others)
     asks = [
         Ask(prompt=_prompt(p), seed=seed_for(seed, "asked", i), max_tokens=_turn(), forward_tokens=limit)
-        for i, (p, limit) in enumerate(zip(asked, limits or [0] * len(asked), strict=True))
+        for i, (p, limit) in enumerate(zip(problems, limits or [0] * len(problems), strict=True))
     ]
     done: list[Decoded] = decode(engine, asks, fitted)
-    right = [_right(p, d.segment.ids) for p, d in zip(asked, done, strict=True)]
+    right = [_right(p, d.segment.ids) for p, d in zip(problems, done, strict=True)]
     return float(np.mean(right)), tuple(d.account.spent for d in done)
 
 

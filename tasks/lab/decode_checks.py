@@ -71,11 +71,11 @@ class _Engine(Engine):
 
     def streams(self, rows: Sequence[np.ndarray], layers: Sequence[int]) -> list[Tensor]:
         whole = (self.given.get(row.tobytes()) for row in rows)
-        found = [
+        stacked = [
             torch.stack([self.at[i] for i in row.tolist()]) if x is None else x
             for x, row in zip(whole, rows, strict=True)
         ]
-        return [x.expand(len(layers), -1, -1) for x in found]
+        return [x.expand(len(layers), -1, -1) for x in stacked]
 
     def logp(self, rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         return np.array([self.sums(ids) for _, ids in rows])
@@ -146,15 +146,15 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         said=text,
         rewards=(lambda rows: [float(place(r)["reward"]) for r in rows]) if "reward" in draws[0] else None,
     )
-    engine.sums = lambda said: float(place(said)["logp"])
+    engine.sums = lambda ids: float(place(ids)["logp"])
     if "ref_logp" in draws[0]:
         engine.reference = reference = _Engine(sampler=script, text=text, said=text, called="reference")
-        reference.sums = lambda said: float(place(said)["ref_logp"])
+        reference.sums = lambda ids: float(place(ids)["ref_logp"])
     engine.given, examples = {}, []
     engine.gates = {n: torch.tensor(w, dtype=torch.float64) for n, w in given.get("weights", {}).items()}
-    asked = torch.tensor(given.get("prompt_stream", ()), dtype=torch.float64)
-    prompt = np.arange(len(asked), dtype=np.int64) + _ASKED
-    engine.at = dict(zip(prompt.tolist(), asked, strict=True))
+    prompt_stream = torch.tensor(given.get("prompt_stream", ()), dtype=torch.float64)
+    prompt = np.arange(len(prompt_stream), dtype=np.int64) + _ASKED
+    engine.at = dict(zip(prompt.tolist(), prompt_stream, strict=True))
     engine.at |= {
         _ANSWER + i: torch.tensor(d["stream"], dtype=torch.float64) for i, d in enumerate(draws) if "stream" in d
     }
@@ -164,7 +164,7 @@ def decode(piece: Any, given: Mapping[str, Any], recipe: Mapping[str, Any]) -> d
         for row, side in zip(rows, sides, strict=True):
             streams = torch.tensor(side, dtype=torch.float64)
             engine.given[np.concatenate([prompt, row]).tobytes()] = (
-                torch.cat([asked, streams]) if len(prompt) else streams
+                torch.cat([prompt_stream, streams]) if len(prompt) else streams
             )
         examples.append(Example(prompt=prompt, chosen=rows[0], rejected=rows[1], ratings=ratings[i]))
     for question, better, worse in given.get("log", ()):

@@ -255,8 +255,8 @@ class Traced:
 
     def _gradient(self) -> Any:
         """Beside the gradient of the step's own batch."""
-        made = self.bound()
-        inner = made.gradient
+        rule = self.bound()
+        inner = rule.gradient
 
         def gradient(learner: Any, batch: Any, passes: Any) -> Any:
             out = inner(learner, batch, passes)
@@ -269,8 +269,8 @@ class Traced:
                 m.grad = g
             return out
 
-        made.gradient = gradient
-        return made
+        rule.gradient = gradient
+        return rule
 
     def _generation(self) -> Any:
         return ReadBeside(self.bound(), self.seen)

@@ -269,8 +269,8 @@ def places(rng: Random, n: int, split: Split = "train") -> list[Talk]:
         out.append(tuple(talked))
     for problem in made(scene_questions, split, n, seed=6, asks=("shape",), levels=(4,)):
         name, (x, y) = SHOWN.add(lower(draw(problem)[0], 4)), min(holds(problem, 32))
-        asked = problem.question.rpartition("\n")[2]
-        shown = Message(role="user", content=f"<image>{asked} First, in which region?", media=(name,))
+        question = problem.question.rpartition("\n")[2]
+        shown = Message(role="user", content=f"<image>{question} First, in which region?", media=(name,))
         out.append((shown, Message(role="assistant", content=f"<box>{x} {y}</box>")))
     return out
 
@@ -285,8 +285,8 @@ def aiming() -> tuple[nn.Module, Any]:
 
     def trained() -> tuple[nn.Module, Any]:
         rng = Random(seed_for(0, "starts", "aiming"))
-        asked = _questions(rng, AIMED.demonstrations, ASKED)  # so that they are not forgotten
-        talks = [*asked, *places(rng, AIMED.demonstrations)]
+        question_talks = _questions(rng, AIMED.demonstrations, ASKED)  # so that they are not forgotten
+        talks = [*question_talks, *places(rng, AIMED.demonstrations)]
         rng.shuffle(talks)
         optim = Optim(kind="muon", lr=AIMED.lr, matrix_lr=MATRIX_LR, warmup=10, steps=AIMED.steps, weight_decay=0.0)
         return continued(*seeing(), talks, optim, seed_for(0, "starts", "aiming", "order"))

@@ -199,9 +199,9 @@ def measured(folder: Path, way: Generation | None, seed: int, chain: Chain) -> d
         sampling=Sampling(temperature=1.0, max_tokens=chain.longest),
         max_tokens=64,
     )
-    asked = problems("test", QUESTIONS, chain)
-    rollouts = [g.rollouts[0] for g in player.play(asked, 1, seed_for(seed, "thoughts", "measure"))]
-    cold = replace(player, sampling=replace(player.sampling, temperature=0.0)).play(asked, 1, seed)
+    questions = problems("test", QUESTIONS, chain)
+    rollouts = [g.rollouts[0] for g in player.play(questions, 1, seed_for(seed, "thoughts", "measure"))]
+    cold = replace(player, sampling=replace(player.sampling, temperature=0.0)).play(questions, 1, seed)
     right = lambda played: float(np.mean([getattr(r.score, "value", 0.0) >= 1 for r in played]))  # noqa: E731
     corrected = _corrected(way, model, renderer, seed, chain) if isinstance(way, MaskedDiffusion) else {}
     steps = [renderer.decode(r.segments[-1].ids).partition("<answer>")[0] for r in rollouts]

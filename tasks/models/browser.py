@@ -47,7 +47,7 @@ _START = "import fcntl, os, sys; a, b = (fcntl.fcntl(int(x), fcntl.F_DUPFD, 10) 
 
 def program() -> str | None:
     """The path of the browser that is installed here; None for none."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 def version(path: str) -> str:
@@ -106,12 +106,12 @@ class Browser:
         """The result of a command of the DevTools protocol. Raises UserError where there is none within the time; the browser has
         ended then."""
         self._n += 1
-        asked = {"id": self._n, "method": method, "params": params}
+        request = {"id": self._n, "method": method, "params": params}
         if self._session:
-            asked["sessionId"] = self._session
+            request["sessionId"] = self._session
         until = time.monotonic() + self.seconds
         try:
-            self._send(json.dumps(asked).encode() + b"\0", until)
+            self._send(json.dumps(request).encode() + b"\0", until)
             while (answer := json.loads(self._message(until))).get("id") != self._n:
                 pass
             if "error" in answer:

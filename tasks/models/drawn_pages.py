@@ -75,8 +75,8 @@ class Pages:
             if lacking := {k: s for k, s in lacking.items() if k not in self.known}:
                 more = {key_of(s, scale): s for s in _next(*lacking.values())} if len(lacking) == 1 else {}
                 for side in sorted({s.side for s in lacking.values()}):
-                    made = self._draw({k: s for k, s in (lacking | more).items() if s.side == side}, scale)
-                    self.known |= {k: x for k, x in made.items() if k in lacking}
+                    pictures = self._draw({k: s for k, s in (lacking | more).items() if s.side == side}, scale)
+                    self.known |= {k: x for k, x in pictures.items() if k in lacking}
             return [self.known[k] for k in keys]
 
     def close(self) -> None:
@@ -94,9 +94,9 @@ class Pages:
             some = items[lo : lo + SHEET]
             pictures = sheet(self._browser, [s for _, s in some], scale)
             self.drawn += len(some)
-            made = {k: x for (k, _), x in zip(some, pictures, strict=True)}
-            self._write(made)
-            out |= made
+            by_key = {k: x for (k, _), x in zip(some, pictures, strict=True)}
+            self._write(by_key)
+            out |= by_key
         return out
 
     def _started(self) -> Browser:
@@ -124,8 +124,8 @@ class Pages:
         if self._file is None and self.path:
             self._file = self.folder / f"pages-{version(self.path)}.sqlite"
         elif self._file is None:
-            found = self.folder.glob("pages-*.sqlite")
-            self._file = max(found, key=lambda p: (p.stat().st_mtime, p.name), default=None)
+            files = self.folder.glob("pages-*.sqlite")
+            self._file = max(files, key=lambda p: (p.stat().st_mtime, p.name), default=None)
         return self._file
 
     def _read(self, keys: Iterable[str]) -> dict[str, np.ndarray]:
@@ -143,9 +143,9 @@ class Pages:
             pass
         return out
 
-    def _write(self, made: dict[str, np.ndarray]) -> None:
+    def _write(self, pictures: dict[str, np.ndarray]) -> None:
         assert self.file is not None
-        rows = [(k, name_of(x), x.shape[0], x.shape[1], zlib.compress(x.tobytes())) for k, x in made.items()]
+        rows = [(k, name_of(x), x.shape[0], x.shape[1], zlib.compress(x.tobytes())) for k, x in pictures.items()]
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.file, timeout=60)) as db, db:

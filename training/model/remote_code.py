@@ -72,7 +72,7 @@ def _bytes(name: str, file: str) -> bytes | None:
     if (folder := Path(name).expanduser()).is_dir():
         return (folder / file).read_bytes() if (folder / file).is_file() else None
     try:
-        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+        path = cached_file(name, file, _raise_exceptions_for_missing_entries=False)
     except OSError:
         return None
-    return Path(found).read_bytes() if found else None
+    return Path(path).read_bytes() if path else None

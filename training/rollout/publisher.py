@@ -167,14 +167,14 @@ class Publisher:
         listener = transport.listening(next((h for h in hosts if h not in HERE), hosts[0]))
         host, port = listener.getsockname()
         size = 1 + sum(self._sizes[s] for s in servers)
-        asked, first = [], 1
+        joins, first = [], 1
         for s in servers:
-            asked.append(pool.submit(s.join, host, port, first, size, self.backend, self.limit, self.bucket))
+            joins.append(pool.submit(s.join, host, port, first, size, self.backend, self.limit, self.bucket))
             first += self._sizes[s]
         self._group = Group(
-            (host, port), 0, size, self.backend, self.device, self.limit, self.bucket, listener, lambda: _raised(asked)
+            (host, port), 0, size, self.backend, self.device, self.limit, self.bucket, listener, lambda: _raised(joins)
         )
-        _ended(asked)
+        _ended(joins)
         self._members = tuple(servers)
         return self._group
 

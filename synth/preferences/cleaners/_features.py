@@ -74,7 +74,7 @@ class Known:
         """[pairs] places of pairs among what is known; what was not read before is read."""
         order = np.argsort(self.hashes, kind="stable")
         hashes, places, n = self.hashes[order], list[np.ndarray](), len(self.hashes)
-        asked, new = deque[np.ndarray](), list[list[np.ndarray]]()  # hashes of the parts that are to be read
+        unread_hashes, new = deque[np.ndarray](), list[list[np.ndarray]]()  # hashes of the parts that are to be read
 
         def unread() -> Iterator[tuple[str, tuple[np.ndarray, list[PreferencePair]]]]:
             nonlocal n
@@ -95,7 +95,7 @@ class Known:
                 places.append(out)
                 if len(fresh):
                     rows = lacking[first[by_row]]
-                    asked.append(mine[rows])
+                    unread_hashes.append(mine[rows])
                     self._parts += 1
                     yield f"{self._parts - 1}", (mine[rows], [part[i] for i in rows.tolist()])
 
@@ -105,7 +105,7 @@ class Known:
             kinds = np.array([self.kinds.setdefault(x, len(self.kinds)) for x in told["kinds"]], np.int32)
             tags = np.array([self.tags.setdefault(x, len(self.tags)) for x in told["tags"]], np.int32)
             self.values.add(told["values"])
-            new.append([asked.popleft(), kinds[told["about"]], tags[told["good"]], tags[told["bad"]]])
+            new.append([unread_hashes.popleft(), kinds[told["about"]], tags[told["good"]], tags[told["bad"]]])
         if new:
             for name in ("hashes", "about", "good", "bad"):
                 setattr(self, name, np.concatenate([getattr(self, name), *(x.pop(0) for x in new)]))
