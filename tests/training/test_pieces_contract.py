@@ -126,8 +126,8 @@ def test_signature_and_docstring(folder, module, name):
 def test_an_update_rule_overrides_hooks_that_there_are_with_their_arguments(name):
     source = module("update_rule", name)
     rule = getattr(source, name)
-    made, hooks = rule(), 0
-    assert isinstance(made, UpdateRule)
+    update, hooks = rule(), 0
+    assert isinstance(update, UpdateRule)
     for hook, theirs in vars(UpdateRule).items():
         if not hook.startswith("_") and callable(theirs):
             mine = getattr(rule, hook)
@@ -136,7 +136,7 @@ def test_an_update_rule_overrides_hooks_that_there_are_with_their_arguments(name
     assert hooks and all(
         hasattr(UpdateRule, n) for n in vars(rule) if inspect.isfunction(vars(rule)[n]) and n[0] != "_"
     )
-    made.load_state(made.state(), None)
+    update.load_state(update.state(), None)
     knobs = [p for p in inspect.signature(rule).parameters.values()]
     assert all(p.kind is p.KEYWORD_ONLY and p.default is not p.empty and p.annotation is not p.empty for p in knobs)
     doc = source.__doc__ or ""
@@ -358,8 +358,8 @@ def stats_of(batch, logp, entropy, logits):
 
 
 def gradients(loss, stats):
-    found = torch.autograd.grad(loss, [stats.logp, stats.entropy, stats.extras["logits"]], allow_unused=True)
-    return [torch.zeros_like(stats.logp) if g is None else g for g in found]
+    grads = torch.autograd.grad(loss, [stats.logp, stats.entropy, stats.extras["logits"]], allow_unused=True)
+    return [torch.zeros_like(stats.logp) if g is None else g for g in grads]
 
 
 @pytest.mark.parametrize(("f", "prepare"), variants("policy_loss", "regulariser"))

@@ -80,7 +80,7 @@ def run(pieces, budget=0, **knobs):
 
 def test_a_faulty_step_is_not_built_upon_and_the_likelier_proof_goes_first():
     # aab = bb by aa = b; aab = aba by ab = ba; cab is no step.
-    said, asked, account = run(
+    proof, prompts, account = run(
         {
             "": [("aab=", -1.0), ("ab=", -0.1)],
             "aab=": [("aba=", -4.0), ("cab=", -0.1)],
@@ -89,7 +89,7 @@ def test_a_faulty_step_is_not_built_upon_and_the_likelier_proof_goes_first():
         },
         width=2,
     )
-    assert said == "aab=aba=baa=bb" and asked == ["", "", "aab=", "aab=", *["aab=aba="] * 2, *["aab=aba=baa="] * 2]
+    assert proof == "aab=aba=baa=bb" and prompts == ["", "", "aab=", "aab=", *["aab=aba="] * 2, *["aab=aba=baa="] * 2]
     assert account.events == ["proved after 4 expansions"]
 
 
@@ -103,15 +103,15 @@ def test_the_norm_of_the_length_decides_what_goes_first(length_norm, first):
 
 
 def test_whole_proofs_are_the_control():
-    said, asked, account = run(
+    proof, prompts, account = run(
         {"": [("ab=bb.", -0.1), ("aab=cd.", -0.1), ("aab=bb.", -1.0), ("aab=bb.", -1.0)]}, width=2, steps=False
     )
-    assert said == "aab=bb" and asked == [""] * 4 and account.events == ["proved after 2 expansions"]
+    assert proof == "aab=bb" and prompts == [""] * 4 and account.events == ["proved after 2 expansions"]
 
 
 def test_where_nothing_is_proved_an_answer_is_given_all_the_same():
-    said, _, account = run({"": [("cd=", -1.0), ("cc=", -1.0), ("aab=", -1.0)]}, width=2)
-    assert said == "aab=" and account.events == ["not proved after 1 expansions"]
+    proof, _, account = run({"": [("cd=", -1.0), ("cc=", -1.0), ("aab=", -1.0)]}, width=2)
+    assert proof == "aab=" and account.events == ["not proved after 1 expansions"]
     with pytest.raises(ValueError, match="width is 0"):
         run({"": []}, width=0)
 
@@ -123,27 +123,27 @@ def test_words_of_a_proof_under_way():
 
 def test_what_was_proved_of_two_plans_is_put_together():
     """The first plan begins right and ends wrong, the second begins wrong and ends right: neither is a proof."""
-    said, asked, account = run({"": [("aab=aba=cd.", -0.1), ("aab=cd=aba=baa=bb.", -0.1)]}, width=2, plans=1)
-    assert said == "aab=aba=baa=bb" and asked == ["", ""]
+    proof, prompts, account = run({"": [("aab=aba=cd.", -0.1), ("aab=cd=aba=baa=bb.", -0.1)]}, width=2, plans=1)
+    assert proof == "aab=aba=baa=bb" and prompts == ["", ""]
     assert account.events == ["proved after 1 expansions, 1 plans, 4 lemmas used"]
 
 
 def test_the_search_goes_on_where_plans_end_and_uses_their_lemmas_later():
     """Of the plan, baa = bb is a lemma that nothing leads to until the search has reached baa."""
-    said, asked, account = run(
+    proof, prompts, account = run(
         {"": [("cd=baa=bb.", -0.1), ("aab=", -0.1)], "aab=": [("aba=", -0.1)], "aab=aba=": [("baa=", -0.1)]},
         width=1,
         plans=1,
     )
-    assert said == "aab=aba=baa=bb" and asked == ["", "", "aab=", "aab=aba="]
+    assert proof == "aab=aba=baa=bb" and prompts == ["", "", "aab=", "aab=aba="]
     assert account.events == ["proved after 4 expansions, 1 plans, 1 lemmas used"]
 
 
 def test_a_search_that_stalls_is_planned_anew_behind_what_is_proved():
     """After one step that holds, two in a row do not; the second plan goes on from there."""
     pieces = {"": [("cd.", -1.0), ("aab=", -0.1)], "aab=": [("cc=", -1.0), ("bb.", -1.0)]}
-    said, asked, account = run(pieces, width=1, plans=2, stall=1)
-    assert said == "aab=bb" and asked == ["", "", "aab=", "aab="][: len(asked)]
+    proof, prompts, account = run(pieces, width=1, plans=2, stall=1)
+    assert proof == "aab=bb" and prompts == ["", "", "aab=", "aab="][: len(prompts)]
     assert "2 plans" in account.events[0]
     with pytest.raises(ValueError, match="steps: false"):
         run({"": []}, plans=1, steps=False)

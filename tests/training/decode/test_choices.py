@@ -109,9 +109,9 @@ def test_what_stands_before_a_rollback_keeps_every_id_and_events_say_what_happen
     assert not any(p.account.events for p in plain)
     rolled = 0
     for a, b in zip(plain, kept, strict=True):
-        said = source.text(b.segment.ids).split()
+        words = source.text(b.segment.ids).split()
         if not b.account.events:
-            assert a.segment.ids.tolist() == b.segment.ids.tolist() and not {"e", "f"} & set(said)
+            assert a.segment.ids.tolist() == b.segment.ids.tolist() and not {"e", "f"} & set(words)
             continue
         rolled += 1
         start = int(b.account.events[0].rpartition("token ")[2]) if "rolled" in b.account.events[0] else 0

@@ -147,9 +147,9 @@ def scripted(answers, **more):
 
             class Session:
                 def generate(self, sampling):
-                    made = [np.array([answers.pop(0)]) for _ in prompts]
+                    turns = [np.array([answers.pop(0)]) for _ in prompts]
                     return [
-                        Segment(ids=ids, role="model", logp=np.zeros(1, dtype=np.float32), stop="end") for ids in made
+                        Segment(ids=ids, role="model", logp=np.zeros(1, dtype=np.float32), stop="end") for ids in turns
                     ]
 
             return Session()
@@ -170,9 +170,9 @@ def test_the_majority_is_counted_by_hand():
 def test_a_budget_buys_more_answers_where_they_are_short():
     # Prompt 3; answers may have 12 tokens and have 1. First round: (40 - 3) // 12 = 3 draws, 6 spent. Second:
     # (34 - 3) // 12 = 2, 11 spent. Then 2, 16; 1, 20; 1, 24; 1, 28; 40 - 28 - 3 = 9 is too little for 12.
-    said = [9] * 30
-    done = bind("decode", {"piece": "majority", "k": 0})(scripted(said), asks(3, budget=40), None)[0]
-    assert 30 - len(said) == 10 and done.account.tokens == {"policy": 6 * 3 + 10}
+    script = [9] * 30
+    done = bind("decode", {"piece": "majority", "k": 0})(scripted(script), asks(3, budget=40), None)[0]
+    assert 30 - len(script) == 10 and done.account.tokens == {"policy": 6 * 3 + 10}
     with pytest.raises(ValueError, match="k is 0.* there is no budget"):
         bind("decode", {"piece": "majority", "k": 0})(engine(), asks(3), None)
     with pytest.raises(ValueError, match="k is -1"):

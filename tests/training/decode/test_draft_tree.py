@@ -17,7 +17,7 @@ from training.rollout.torch_sampler import TorchSampler
 def treeing(source, **knobs):
     decode = bind("decode", {"piece": "draft_tree", "steps": 60, **knobs})
     fitted = decode.fit(source, pairs(source))
-    return lambda asked: decode(source, asked, fitted)
+    return lambda requests: decode(source, requests, fitted)
 
 
 def passes(done):

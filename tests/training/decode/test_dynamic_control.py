@@ -63,33 +63,35 @@ def world(seed=101):
         rated.append(
             Example(prompt=prompt, chosen=two[0], rejected=two[1], ratings={d: (of[0][d], of[1][d]) for d in of[0]})
         )
-    asked = [Ask(prompt=_prompt(rng), seed=i, max_tokens=_WISHES.tokens) for i in range(160)]
-    return source, rated, asked
+    requests = [Ask(prompt=_prompt(rng), seed=i, max_tokens=_WISHES.tokens) for i in range(160)]
+    return source, rated, requests
 
 
 def test_more_weight_of_a_dimension_gives_more_of_it():
-    source, rated, asked = world()
+    source, rated, requests = world()
     vectors = bound(weights=["novelty: 0"]).fit(source, rated)  # they know no weights
     for name, kind, other in (("novelty", LOW, HIGH), ("feasibility", HIGH, LOW)):
-        said = []
+        shares_by_weight = []
         for eps in (0, 1, 2, 3, 4, 5):
             decode = bound(weights=[f"{name}: {eps}"])
-            ids = np.concatenate([d.segment.ids for d in decode(source, asked, vectors)])
-            said.append((np.isin(ids, kind).mean(), np.isin(ids, other).mean()))
-        shares = [s for s, _ in said]
+            ids = np.concatenate([d.segment.ids for d in decode(source, requests, vectors)])
+            shares_by_weight.append((np.isin(ids, kind).mean(), np.isin(ids, other).mean()))
+        shares = [s for s, _ in shares_by_weight]
         assert shares == sorted(shares) and len(set(shares)) == 6 and shares[-1] > 2 * shares[0]
-        assert said[-1][1] < said[0][1], "they conflict"
+        assert shares_by_weight[-1][1] < shares_by_weight[0][1], "they conflict"
 
 
 @pytest.mark.slow
 def test_a_weight_per_sentence_earns_a_tenth_more_than_any_static_one():
-    source, rated, asked = world()
+    source, rated, requests = world()
     worth = {}
     for controller in ("learned", "static"):
         decode = bind("decode", {"piece": "dynamic_control", "controller": controller})
-        done = decode(source, asked, decode.fit(source, rated))
+        done = decode(source, requests, decode.fit(source, rated))
         ids = [d.segment.ids[d.segment.ids != END] for d in done]
-        worth[controller] = np.mean([_WISHES.wanted(x, a.prompt, np.zeros(0)) for x, a in zip(ids, asked, strict=True)])
+        worth[controller] = np.mean(
+            [_WISHES.wanted(x, a.prompt, np.zeros(0)) for x, a in zip(ids, requests, strict=True)]
+        )
     assert worth["learned"] > 1.1 * worth["static"]
 
 
@@ -122,8 +124,8 @@ def test_what_was_drawn_is_replayed_with_the_same_chances():
         memory = by.memory(1)
         assert len(c.writing.parts) == len(c.taken) == len(c.eps)
         for s, (read, level, eps) in enumerate(zip(c.reads, c.taken, c.eps, strict=True)):
-            said, memory = by(read[None], memory)
-            assert float(logp[i, s]) == pytest.approx(float(said[0].gather(1, level[:, None]).sum()), abs=1e-5)
+            scores, memory = by(read[None], memory)
+            assert float(logp[i, s]) == pytest.approx(float(scores[0].gather(1, level[:, None]).sum()), abs=1e-5)
             assert eps == tuple(grid[level.numpy()])
     assert logp.requires_grad and len({tuple(t.tolist()) for c in courses for t in c.taken}) > 1
 

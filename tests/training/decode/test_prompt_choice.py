@@ -55,15 +55,15 @@ def test_shares_are_results_too_and_the_fit_is_where_the_slope_is_zero():
 
 
 @pytest.mark.parametrize(
-    ("log", "prompts", "said"),
+    ("log", "prompts", "message"),
     [
         ([("a", 0, 1)], 1, "1 prompts to choose among"),
         ([("a", 0, 1)], 2, "prompt 2 has no result"),
         ([("a", 0, 1), ("a", 1, 1.5)], 2, "a result of prompt 2 is 1.5"),
     ],
 )
-def test_bad_logs_are_one_sentence(log, prompts, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_logs_are_one_sentence(log, prompts, message):
+    with pytest.raises(ValueError, match=message):
         learned(log, prompts)
 
 
@@ -109,16 +109,16 @@ def played(**knobs):
 
 
 def test_the_prompt_stands_behind_the_question_and_choosing_asks_no_model():
-    asked, done, logged = played()
-    assert logged == 4 * 2 and asked == [[5], [6, 9]] * 8  # one draw an ask
+    prompts, done, logged = played()
+    assert logged == 4 * 2 and prompts == [[5], [6, 9]] * 8  # one draw an ask
     assert all(d.segment.ids[0] == 1 for d in done)
     assert [d.account.events[0] for d in done[:2]] == ["prompt 1: (none)", "prompt 2: Now:"]
     assert [d.account.spent for d in done[:2]] == [2, 3]
 
 
 def test_controls_do_not_read_the_question():
-    asked, _, _ = played(choose="average")
-    assert asked == [[5], [6]] * 8  # both prompts are right half of the time: of equals the first
+    prompts, _, _ = played(choose="average")
+    assert prompts == [[5], [6]] * 8  # both prompts are right half of the time: of equals the first
     by_chance, _, _ = played(choose="random")
     assert 2 < sum(len(a) == 2 for a in by_chance) < 14
     assert played(choose="random")[0] == by_chance and played(tries=3)[2] == 24

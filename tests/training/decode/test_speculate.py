@@ -26,10 +26,11 @@ def engine(**sampling):
 def pairs(source, n=40):
     """What the model itself says, so that drafts can be learned."""
     rng = np.random.default_rng(5)
-    asked = [Ask(prompt=rng.integers(3, 16, 4), seed=i, max_tokens=12) for i in range(n)]
-    done = bind("decode", {"piece": "sample"})(source, asked, None)
+    requests = [Ask(prompt=rng.integers(3, 16, 4), seed=i, max_tokens=12) for i in range(n)]
+    done = bind("decode", {"piece": "sample"})(source, requests, None)
     return [
-        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids) for a, d in zip(asked, done, strict=True)
+        Example(prompt=a.prompt, chosen=d.segment.ids, rejected=d.segment.ids)
+        for a, d in zip(requests, done, strict=True)
     ]
 
 
@@ -40,7 +41,7 @@ def asks(n, **more):
 def speculating(source, **knobs):
     decode = bind("decode", {"piece": "speculate", **knobs})
     fitted = decode.fit(source, pairs(source))
-    return lambda asked: decode(source, asked, fitted)
+    return lambda requests: decode(source, requests, fitted)
 
 
 def kept(done):
@@ -81,13 +82,13 @@ def test_drafted_answers_have_the_distribution_of_the_model(name):
     """The smaller version of `make bench-speculation --exact`, which counts 100,000 answers of each."""
     source, knobs = small_engine(), DRAFTERS[name]
     plain = bind("decode", knobs)
-    asked = [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(30)]
+    requests = [Ask(prompt=ASKED, seed=i, max_tokens=4) for i in range(30)]
     fitted = plain.fit(source, own_answers(source))
     memory = remembering(source)
-    known = [d.segment.ids.tolist() for d in plain(memory, asked, fitted)]
-    assert known == [d.segment.ids.tolist() for d in plain(memory, asked, fitted)]
+    known = [d.segment.ids.tolist() for d in plain(memory, requests, fitted)]
+    assert known == [d.segment.ids.tolist() for d in plain(memory, requests, fitted)]
     value, bound, _ = deviation(memory, plain, fitted, 300 if knobs["piece"] == "draft_tree" else 2000)
-    assert known == [d.segment.ids.tolist() for d in plain(source, asked, fitted)], "as without the memory"
+    assert known == [d.segment.ids.tolist() for d in plain(source, requests, fitted)], "as without the memory"
     assert value < bound
 
 

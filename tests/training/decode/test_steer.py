@@ -65,11 +65,11 @@ def test_a_preference_becomes_a_direction(engine):
 
 
 def test_where_the_sides_differ_most_is_chosen(engine):
-    found = bind("decode", {"piece": "steer"}).fit(engine, pairs())
+    fitted = bind("decode", {"piece": "steer"}).fit(engine, pairs())
     every = [
         bind("decode", {"piece": "steer", "layer": layer, "positions": 5}).fit(engine, pairs()) for layer in (0, 1)
     ]
-    assert found.cosine == min(f.cosine for f in every) and found.vector.norm() == pytest.approx(1.0)
+    assert fitted.cosine == min(f.cosine for f in every) and fitted.vector.norm() == pytest.approx(1.0)
     random = bind("decode", {"piece": "steer", "direction": "random", "normalise": False}).fit(engine, pairs())
     means = bind("decode", {"piece": "steer", "normalise": False}).fit(engine, pairs())
     assert random.vector.norm() == pytest.approx(float(means.vector.norm()), rel=1e-5)

@@ -30,8 +30,8 @@ def test_the_vote_is_among_steered_draws_that_share_the_prompt_but_for_its_last_
         for i in range(5)
     ]
     drawn = by.sample(draws)
-    said = [by.said(s.ids) for s in drawn]
-    assert by.said(done.segment.ids) == max(said, key=lambda a: (Counter(said)[a], -said.index(a)))
+    answers = [by.said(s.ids) for s in drawn]
+    assert by.said(done.segment.ids) == max(answers, key=lambda a: (Counter(answers)[a], -answers.index(a)))
     assert done.account.tokens == {"policy": 4 + sum(1 + len(s.ids) for s in drawn)}
     (plain,) = bind("decode", {"piece": "majority", "k": 5})(by, [ask], None)
     assert plain.account.tokens != done.account.tokens

@@ -32,9 +32,9 @@ def play(*turns, tool=TOOL, **knobs):
     heard, over, score = [], False, None
     for turn in turns:
         assert not over
-        said, over, score = env.step(state, turn)
-        assert all(m.role == "tool" for m in said)
-        heard += [m.content for m in said]
+        replies, over, score = env.step(state, turn)
+        assert all(m.role == "tool" for m in replies)
+        heard += [m.content for m in replies]
     return heard, score
 
 
@@ -46,9 +46,11 @@ def test_search_open_find_answer():
         f"<find>capital of | {COUNTRY.name}</find>",
         f"<answer>{CAPITAL}</answer>",
     )
-    said = f"The capital of {COUNTRY.name} is {CAPITAL}."
+    sentence = f"The capital of {COUNTRY.name} is {CAPITAL}."
     assert (
-        heard[0].split("\n")[0] == heard[2] == heard[3] == said and said in heard[1] and len(heard[1].split("\n")) > 3
+        heard[0].split("\n")[0] == heard[2] == heard[3] == sentence
+        and sentence in heard[1]
+        and len(heard[1].split("\n")) > 3
     )
     assert (
         score.value == 1.0

@@ -43,9 +43,9 @@ def test_actions_come_out_as_another_one_as_often_as_said():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("knobs", "message"),
     [({"tools": 0}, "tools is 0"), ({"slips": 1.5}, "slips is 1.5"), ({"driven": -1}, "driven is -1")],
 )
-def test_bad_knobs_are_one_sentence(knobs, said):
-    with pytest.raises(ValueError, match=said):
+def test_bad_knobs_are_one_sentence(knobs, message):
+    with pytest.raises(ValueError, match=message):
         calls(**knobs)

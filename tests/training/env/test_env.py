@@ -130,15 +130,15 @@ def problem_of(name):
 def episode(env, problem, *turns):
     """(texts that were said, score, rewards of turns, state)."""
     state, shown = env.start(problem, GIVEN)
-    said, rewards, score = [m.content for m in shown], [], None
+    texts, rewards, score = [m.content for m in shown], [], None
     for text in turns:
         state |= {"segment": None, "prompt_tokens": 0} if getattr(env, "live", False) else {}
         messages, over, score = env.step(state, text)
-        said += [m.content for m in messages]
+        texts += [m.content for m in messages]
         rewards.append(state.pop("step_reward", None))
         if over:
             break
-    return said, score, rewards, state
+    return texts, score, rewards, state
 
 
 # --- every file ------------------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_whatever_is_said_for_ever_the_episode_ends_with_a_score(name, turn):
     assert shown and all(m.content for m in shown)
     for _ in range(200):
         state |= {"segment": None, "prompt_tokens": 0} if getattr(env, "live", False) else {}
-        said, over, score = env.step(state, turn)
-        assert all(len(m.content) < 20_000 for m in said)
+        replies, over, score = env.step(state, turn)
+        assert all(len(m.content) < 20_000 for m in replies)
         if over:
             break
     assert over and isinstance(score, Scored | Unscorable)
@@ -223,8 +223,8 @@ def test_an_environment_of_the_users_is_listed(tmp_path, monkeypatch, capsys):
 
 
 def test_try_again():
-    said, score, _, _ = episode(retry(), SUM, "<answer>1</answer>", "hm", "<answer>2</answer>")
-    assert said[1:] == ["Try again."] * 2 and score.value == 0.25 and score.parts["tries"] == 3
+    texts, score, _, _ = episode(retry(), SUM, "<answer>1</answer>", "hm", "<answer>2</answer>")
+    assert texts[1:] == ["Try again."] * 2 and score.value == 0.25 and score.parts["tries"] == 3
     _, score, _, _ = episode(retry(most=3), SUM, "<answer>1</answer>", "<answer> 1 </answer>", "<answer>9</answer>")
     assert score.value == pytest.approx(-0.1 / 3), "two different answers in three turns"
 
@@ -236,11 +236,11 @@ def test_a_user_whose_mood_is_counted():
         x.partition(":")[0].strip() for x in problem.question[23:].split(";") if not x.strip().startswith(need)
     )
     good = ["<ask/>", f"<acknowledge>{need}</acknowledge>", f"<advise>{need}</advise>"]
-    said, score, rewards, _ = episode(user(), problem, *good)
+    texts, score, rewards, _ = episode(user(), problem, *good)
     assert (
         score.value == pytest.approx(0.9)
         and rewards == pytest.approx([0.05, 0.15, 0.2])
-        and need not in said[0].rpartition(". I am ")[2]
+        and need not in texts[0].rpartition(". I am ")[2]
     )
     assert episode(user(), problem, f"<advise>{need}</advise>", f"<advise>{other}</advise>", "hm")[3]["mood"] == 30.0
     _, score, _, _ = episode(user(), problem, *["<praise/>"] * 8)
@@ -255,7 +255,7 @@ def test_a_user_whose_mood_is_counted():
 def test_questions_to_a_record():
     problem = twenty_questions(3, "train", 1)
     word = next(iter(sorted(episode(diagnose(), problem)[3]["things"][problem.answer])))
-    said, score, rewards, _ = episode(
+    texts, score, rewards, _ = episode(
         diagnose(),
         problem,
         f"<ask>{word}</ask>",
@@ -264,9 +264,9 @@ def test_questions_to_a_record():
         f"<answer>{problem.answer}</answer>",
     )
     assert (
-        "you have 10 turns" in said[0]
-        and "Is it" not in said[0]
-        and said[1:] == ["yes", "You asked that.", "Ask one thing."]
+        "you have 10 turns" in texts[0]
+        and "Is it" not in texts[0]
+        and texts[1:] == ["yes", "You asked that.", "Ask one thing."]
     )
     assert score.value == pytest.approx(5 + rewards[0] - 0.5 - 1.0) and rewards[0] in (0.0, 0.5)
     assert episode(diagnose(budget=1), problem, f"<ask>{word}</ask>")[1].parts["answered"] == 0.0
@@ -288,11 +288,11 @@ def test_what_questions_teach_adds_up(variant):
 
 
 def test_an_expert_is_asked_and_refuses():
-    said, score, _, _ = episode(
+    texts, score, _, _ = episode(
         expert(most=1), SUM, "<consult>?</consult>", "<consult>?</consult>", "<answer>2</answer>"
     )
     assert (
-        said[1:] == ["It is 2.", "Nobody is there. Answer yourself."]
+        texts[1:] == ["It is 2.", "Nobody is there. Answer yourself."]
         and score.value == 1.0
         and score.parts["consults"] == 1.0
     )
@@ -303,10 +303,10 @@ def test_an_expert_is_asked_and_refuses():
 
 def test_models_of_a_pool():
     pool = [["Yes", 2.0, "knows", {"*": 1.0}], ["No", 1.0, "does not", {"*": 0.0}]]
-    said, score, _, _ = episode(
+    texts, score, _, _ = episode(
         route(pool=pool), SUM, "<search>Yes: sum?</search>", "<search>No: sum?</search>", "<answer>2</answer>"
     )
-    assert "Yes: knows, price 2." in said[0] and said[2:] == ["It is 2.", "I am not sure."]
+    assert "Yes: knows, price 2." in texts[0] and texts[2:] == ["It is 2.", "I am not sure."]
     assert score.parts["cost"] == 2 * 3 + 4 and score.parts["routes"] == 2 and score.value == 1.0
     assert episode(route(pool=pool), SUM, "<search>Who: sum?</search>")[1].parts["format"] == 0.0
     right = [
@@ -340,8 +340,8 @@ def test_workflows_are_paid_less_what_they_take():
     value = lambda problem, plan: episode(workflow(), problem, f"<answer>{plan}</answer>")[1].value  # noqa: E731
     assert value(easy, "generate") > value(easy, "generate*3 ensemble")
     assert value(hard, "generate*3 test") > value(hard, "generate")
-    said, score, _, _ = episode(workflow(rounds=2), hard, "<plan>generate</plan>", "<plan>generate*3 ensemble</plan>")
-    assert said[1] == "It succeeds 0.70, with 1 operators and 1 runs." and score.value == pytest.approx(
+    texts, score, _, _ = episode(workflow(rounds=2), hard, "<plan>generate</plan>", "<plan>generate*3 ensemble</plan>")
+    assert texts[1] == "It succeeds 0.70, with 1 operators and 1 runs." and score.value == pytest.approx(
         0.784 - 0.02 * 2 - 0.02 * 3
     )
     for wrong in ("", "ensemble", "think", "generate " * 9):
@@ -353,7 +353,7 @@ def test_requests_one_by_one():
     state, shown = progress().start(problem, {})
     assert "Request 1" in shown[0].content and "Request 2" not in shown[0].content
     calls = [f"<progress>so far</progress><call>{name}({a}, {b})</call>" for name, a, b in state["gold"]]
-    said, score, rewards, _ = episode(progress(), problem, *calls)
+    texts, score, rewards, _ = episode(progress(), problem, *calls)
     assert score.value == pytest.approx(1.0 + 0.5 + 0.1) and rewards == [1.0] * 4
     assert str(OPERATIONS[state["gold"][-1][0]](*state["gold"][-1][1:])) == problem.answer
     _, score, rewards, _ = episode(progress(), problem, calls[0], "<call>add(1, 1)</call>", calls[2], calls[3])
@@ -379,8 +379,8 @@ def test_bargains_are_judged_by_what_a_turn_did():
         split="train",
     )
     acts = ["hold", "flatter", "accept"]
-    said, score, _, state = episode(bargain(judge="share"), problem, *[f"<say>{a}</say>" for a in acts])
-    assert "at most" not in said[0] and score.value == 0.6 and score.parts["relationship"] == 0.75
+    texts, score, _, state = episode(bargain(judge="share"), problem, *[f"<say>{a}</say>" for a in acts])
+    assert "at most" not in texts[0] and score.value == 0.6 and score.parts["relationship"] == 0.75
     # goal 0.6: without the hold 0.2, so its share is 2/3; relationship 0.75: without flattery 0.5, a third; without the
     # sale no goal at all.
     assert state["turn_rewards"] == pytest.approx([(2 / 3 * 0.6) / 3, (1 / 3 * 0.75) / 3, 0.6 / 3])
@@ -406,17 +406,17 @@ def test_a_corridor_is_shared_with_a_partner_who_keeps_to_his_rule():
     )
     told = "You: 2. Partner: 4. Parcels: 1 5."
     # He goes to 5 and you to 1: one step. A partner who goes to 1 as well leaves 5 to you: three steps.
-    said, score, _, _ = episode(env_of("corridor"), near, "<move>left</move>")
-    assert said == [f"A corridor of 5 cells. Your partner goes to the nearest parcel, of two the lower. {told}"]
+    texts, score, _, _ = episode(env_of("corridor"), near, "<move>left</move>")
+    assert texts == [f"A corridor of 5 cells. Your partner goes to the nearest parcel, of two the lower. {told}"]
     assert score.value == 1.0 and score.parts == {"steps": 1.0, "fewest": 1.0, "illegal": 0.0, "collected": 1.0}
-    said, score, _, _ = episode(env_of("corridor", told=False), low, *["<move>right</move>"] * 3)
-    assert said[0] == f"A corridor of 5 cells. {told}" and said[1] == "You: 3. Partner: 3. Parcels: 1 5."
+    texts, score, _, _ = episode(env_of("corridor", told=False), low, *["<move>right</move>"] * 3)
+    assert texts[0] == f"A corridor of 5 cells. {told}" and texts[1] == "You: 3. Partner: 3. Parcels: 1 5."
     assert score.value == 1.0 and score.parts["steps"] == 3.0
     # With another partner the fewest steps are his: who never moves leaves both parcels to you, 1 + 4 steps.
     assert env_of("corridor", partner="still").start(near, {})[0]["fewest"] == 5
     # A move that is none takes no time where it is checked, and ends the game where it is not.
-    said, score, _, _ = episode(env_of("corridor"), near, "up", "<move>left</move>")
-    assert said[1] == "You may: left stay right." and score.value == 1.0 and score.parts["illegal"] == 1.0
+    texts, score, _, _ = episode(env_of("corridor"), near, "up", "<move>left</move>")
+    assert texts[1] == "You may: left stay right." and score.value == 1.0 and score.parts["illegal"] == 1.0
     assert episode(env_of("corridor", check=False), near, "up")[1].value == 0.0
     # Twice the fewest steps, and no more.
     assert episode(env_of("corridor"), near, *["<move>stay</move>"] * 2)[1].parts["collected"] == 0.5
@@ -497,8 +497,8 @@ def test_nim_is_won_by_the_family_s_answer_and_lost_by_a_mistake():
 
 def test_keys_and_doors():
     problem = key_and_door(1, "train", 2)
-    said, score, _, _ = episode(walk(slack=1.0, hidden=True), problem, f"<move>{problem.answer}</move>")
-    assert score.value == 1.0 and problem.args["rows"][0] not in said[0]
+    texts, score, _, _ = episode(walk(slack=1.0, hidden=True), problem, f"<move>{problem.answer}</move>")
+    assert score.value == 1.0 and problem.args["rows"][0] not in texts[0]
     rows = ["S.DG", "K.#."]
     problem = Problem.make(
         prompt="Go: S.DG/K.#.",
@@ -508,8 +508,8 @@ def test_keys_and_doors():
         family="key_and_door",
         split="train",
     )
-    said, score, _, _ = episode(walk(), problem, "<move>RR</move>", "<move>LDURRR</move>")
-    assert said[1] == "R is blocked. At row 1 column 2, open: D L, a closed door: R" and score.value == 1.0
+    texts, score, _, _ = episode(walk(), problem, "<move>RR</move>", "<move>LDURRR</move>")
+    assert texts[1] == "R is blocked. At row 1 column 2, open: D L, a closed door: R" and score.value == 1.0
 
 
 # --- rewritten histories, rewards that come at the end ----------------------------------------------------------------
@@ -622,14 +622,14 @@ def test_a_checkers_words_are_read_and_never_in_the_loss():
         family="f",
         split="train",
     )
-    said = "<answer>aab = bab = bb</answer>", "<answer>aab = bb</answer>"
-    checker, source = player(lambda text, seed: said["is not" in text], retry(most=2, gamma=1.0, checker=True))
+    answers = "<answer>aab = bab = bb</answer>", "<answer>aab = bb</answer>"
+    checker, source = player(lambda text, seed: answers["is not" in text], retry(most=2, gamma=1.0, checker=True))
     (group,) = checker.play([problem], 1, "s")
     (rollout,) = group.rollouts
     assert rollout.score.value == 1.0
     row = rollout_row(rollout, 1.0, 0)
     learned, masked = (source.renderer.decode(row.ids[row.trainable == x]) for x in (True, False))
-    assert all(x in learned for x in said) and "Step 1: aab is not bab." not in learned
+    assert all(x in learned for x in answers) and "Step 1: aab is not bab." not in learned
     assert "Step 1: aab is not bab." in masked and "<answer>" not in masked
     assert (row.columns["advantages"][~row.trainable] == 0).all()
 
@@ -685,10 +685,10 @@ def test_forks_are_sampled_and_learned_from_the_same_ids():
         sampling=Sampling(max_tokens=90),
         max_tokens=200,
     )
-    asked = Problem.make(
+    problem = Problem.make(
         prompt="What is the capital of Norvia ?", answer="Zelton", verifier="exact", env="x", family="f", split="train"
     )
-    (group,) = p.play([asked], 24, "seed")
+    (group,) = p.play([problem], 24, "seed")
     forked = [r for r in group.rollouts if len(r.forks) > 1]
     assert len(forked) > 2, "choose another seed"
     rows = rollout_rows([group], [[1.0] * 24])

@@ -38,8 +38,8 @@ def play(env, problem, *turns):
     """(messages shown, score, state) of an episode; the score is None where the turns did not end it."""
     state, shown = env.start(problem, {})
     for text in turns:
-        said, over, score = env.step(state, text)
-        shown = [*shown, *said]
+        replies, over, score = env.step(state, text)
+        shown = [*shown, *replies]
         if over:
             return shown, score, state
     return shown, None, state

@@ -74,9 +74,9 @@ def played(host, *turns):
     state, shown = host.start(problem, {})
     out = [(state["speaker"], shown[-1].content)]
     for text in turns:
-        said, over, score = host.step(state, text)
+        replies, over, score = host.step(state, text)
         if not over:
-            out.append((state["speaker"], said[-1].content))
+            out.append((state["speaker"], replies[-1].content))
     return out, score
 
 

@@ -20,8 +20,8 @@ def problem(m):
 def played(m, text, **knobs):
     host = home(**knobs)
     state, _ = host.start(problem(m), {})
-    said, over, score = host.step(state, text)
-    assert said == [] and over and isinstance(score, Scored)
+    replies, over, score = host.step(state, text)
+    assert replies == [] and over and isinstance(score, Scored)
     return score
 
 

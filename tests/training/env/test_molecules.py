@@ -84,8 +84,8 @@ def test_what_binds_and_what_is_toxic_by_hand():
     assert last.done and last.reward == pytest.approx(bound + 0.5) and last.parts["affinity"] == pytest.approx(bound)
     state, _ = world.start(5)
     assert world.step(state, 0).reward == 0
-    asked = [{molecules(**TINY, prompts=p).start(s)[0].protein for s in range(800)} for p in ("train", "test")]
-    assert asked[1] == set(range(4, 120, 5)) and asked[0] == set(range(120)) - asked[1]
+    proteins = [{molecules(**TINY, prompts=p).start(s)[0].protein for s in range(800)} for p in ("train", "test")]
+    assert proteins[1] == set(range(4, 120, 5)) and proteins[0] == set(range(120)) - proteins[1]
     other = molecules(**TINY, rewarded="other")
     pairs = [(w.start(s)[0], w) for s in range(40) for w in (world, other)]
     paid = [[w.step(st, a) for a in (1, 3, 0)][-1].reward for st, w in pairs]

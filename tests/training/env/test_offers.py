@@ -11,21 +11,21 @@ SUM = Problem.make(prompt="What is 2 + 2?", answer="4", verifier="number", famil
 TWELVE = Pie(12, 3, 3, True)  # 12, 9, 6 coins: the last keeps 6, the second 9 - 6 = 3, the first 12 - 3 = 9
 
 
-def posed(pie, asked=0):
-    given = {k: v for k, v in pose((pie, asked)).items() if k != "working"}
+def posed(pie, kind=0):
+    given = {k: v for k, v in pose((pie, kind)).items() if k != "working"}
     return Problem.make(**given, env="offers", family="alternating_offers", split="train")
 
 
 def played(pie, *turns, **knobs):
-    host, said = offers(**knobs), []
+    host, texts = offers(**knobs), []
     state, shown = host.start(posed(pie), {})
-    said.append(shown[-1].content)
+    texts.append(shown[-1].content)
     for text in turns:
         messages, over, score = host.step(state, text)
-        said += [m.content for m in messages]
+        texts += [m.content for m in messages]
         if over:
-            return said, score
-    return said, None
+            return texts, score
+    return texts, None
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_nothing_earns_more_than_the_best(partner, pie):
 
 
 def test_an_equilibrium_offer_is_accepted_and_a_lower_one_is_answered():
-    said, score = played(TWELVE, "<think>12 9 6; 0 6 3</think><offer>3</offer>")
-    assert said == ["12 coins, 3 rounds at most, each refusal costs 3. Round 1, 12 coins: you offer."]
+    texts, score = played(TWELVE, "<think>12 9 6; 0 6 3</think><offer>3</offer>")
+    assert texts == ["12 coins, 3 rounds at most, each refusal costs 3. Round 1, 12 coins: you offer."]
     assert score.value == 1.0 and score.parts == {"gained": 9.0, "best": 9.0, "agreed": 1.0, "rounds": 1.0, "gap": 0.0}
     # 2 of 12 are refused; of 9 the other keeps 3 and offers the 6 that refusing would bring: 6 of 9
-    said, score = played(TWELVE, "<offer>2</offer>", "<reply>accept</reply>")
-    assert said[1] == "Refused. Round 2, 9 coins: you are offered 6."
+    texts, score = played(TWELVE, "<offer>2</offer>", "<reply>accept</reply>")
+    assert texts[1] == "Refused. Round 2, 9 coins: you are offered 6."
     assert score.value == pytest.approx(6 / 9) and score.parts["gap"] == pytest.approx(1 / 12)
     # a generous offer costs what it gives away, and who refuses to the end has nothing
     assert played(TWELVE, "<offer>6</offer>")[1].value == pytest.approx(6 / 9)
@@ -93,8 +93,8 @@ def test_an_equilibrium_offer_is_accepted_and_a_lower_one_is_answered():
 def test_partners_who_do_not_play_the_equilibrium():
     # He offers half of 3, and you may have the 3 by offering 6 of 9 in round 2.
     late = Pie(12, 3, 3, False)
-    said, score = played(late, "<reply>refuse</reply>", "<offer>6</offer>", partners=["low"])
-    assert said[0].endswith("you are offered 1.") and score.value == 1.0 and score.parts["gained"] == 3.0
+    texts, score = played(late, "<reply>refuse</reply>", "<offer>6</offer>", partners=["low"])
+    assert texts[0].endswith("you are offered 1.") and score.value == 1.0 and score.parts["gained"] == 3.0
     assert played(late, "<reply>accept</reply>", partners=["low"])[1].value == pytest.approx(1 / 3)
     # Who wants half refuses the equilibrium's 3 of 12, and takes 6.
     assert played(TWELVE, "<offer>6</offer>", partners=["fair"])[1].value == 1.0

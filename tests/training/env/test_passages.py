@@ -61,18 +61,18 @@ def test_the_best_order_has_what_states_most_first(problem, tools):
 
 def test_a_rating_is_worth_how_near_it_is(problem, tools):
     env = search(ask="rate")
-    found = {}
+    kinds = {}
     for i in range(20):
         one = replace(problem, id=f"q{i}")
-        said, (_, over, score) = turn(env, one, tools, "<answer>80</answer>")
-        passage = said.split("Passage: ")[1].splitlines()[0]
+        request, (_, over, score) = turn(env, one, tools, "<answer>80</answer>")
+        passage = request.split("Passage: ")[1].splitlines()[0]
         relevant = float(bool({"f1", "f2"} & set(TEXTS[passage])))
         assert over and score.parts["relevant"] == relevant and score.parts["score"] == 80
         assert score.value == pytest.approx(0.8 if relevant else 0.2)
         unread = turn(env, one, tools, "<answer>120</answer>")[1][2]
         assert unread.value == 0 and unread.parts["score"] == (0 if relevant else 100)
-        found[relevant] = True
-    assert len(found) == 2, "both kinds of documents are asked about"
+        kinds[relevant] = True
+    assert len(kinds) == 2, "both kinds of documents are asked about"
 
 
 def test_claims_are_checked_against_the_passages(problem, tools):

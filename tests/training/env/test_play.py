@@ -127,15 +127,15 @@ def test_what_a_rollout_holds():
     messages = rollout.info["messages"]
     assert [m.role for m in messages] == ["user", "assistant", "tool", "assistant"]
     assert [s.role for s in rollout.segments] == ["env", "model", "env", "model"] and rollout.turns == 2
-    ids, said = renderer.demonstration(messages)
+    ids, mask = renderer.demonstration(messages)
     np.testing.assert_array_equal(rollout.ids, ids)
     (row,) = rollout_rows(player(solves).play([question()], 1, "s"), [[1.0]])
-    np.testing.assert_array_equal(row.trainable, said)
-    assert rollout.n_model == said.sum() and "[tool] The capital of Norvia is CityNorvia." in rollout.text
-    assert (row.columns["sampling_logp"] == np.where(said, -0.5, 0)).all() and (
-        row.columns["advantages"] == np.where(said, 1.0, 0)
+    np.testing.assert_array_equal(row.trainable, mask)
+    assert rollout.n_model == mask.sum() and "[tool] The capital of Norvia is CityNorvia." in rollout.text
+    assert (row.columns["sampling_logp"] == np.where(mask, -0.5, 0)).all() and (
+        row.columns["advantages"] == np.where(mask, 1.0, 0)
     ).all()
-    assert (row.columns["sampling_entropy"] == np.where(said, 0.5, 0)).all()
+    assert (row.columns["sampling_entropy"] == np.where(mask, 0.5, 0)).all()
 
 
 def test_instructions_are_the_first_message():

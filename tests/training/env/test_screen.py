@@ -99,10 +99,10 @@ def test_the_judge_sees_the_screen_before_each_action():
 
 
 def test_questions_to_the_judge_are_certified_with_a_reason():
-    made = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(40)]
-    assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in made)
-    assert 10 < sum(p.answer == "yes" for p in made) < 30
-    for p in made:
+    problems = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(40)]
+    assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in problems)
+    assert 10 < sum(p.answer == "yes" for p in problems) < 30
+    for p in problems:
         reason, _, _ = p.lineage["solution"].partition(" <answer>")
         assert reason.startswith("the ") and reason.rpartition("at ")[2] in p.question
 

@@ -13,8 +13,8 @@ from synth.pictures import HELD
 SHOWN = "Scene of 128: blue cross 4 at 0 0; red ring 6 at 12 5"
 
 
-def problem(asked: str, answer: str, shown: str = SHOWN) -> Problem:
-    return Problem.make(prompt=f"{shown}\n{asked}", answer=answer, verifier="exact", family="x", split="train")
+def problem(question: str, answer: str, shown: str = SHOWN) -> Problem:
+    return Problem.make(prompt=f"{shown}\n{question}", answer=answer, verifier="exact", family="x", split="train")
 
 
 def test_the_crop_is_of_the_original():

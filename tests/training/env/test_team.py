@@ -18,14 +18,14 @@ def drawn(rule, i=0, **more):
 
 
 def played(problem, *turns, **knobs):
-    host, said = team(**knobs), []
+    host, texts = team(**knobs), []
     state, shown = host.start(problem, {})
     for text in turns:
         messages, over, score = host.step(state, text)
-        said += [m.content for m in messages]
+        texts += [m.content for m in messages]
         if over:
-            return shown[-1].content, said, score
-    return shown[-1].content, said, None
+            return shown[-1].content, texts, score
+    return shown[-1].content, texts, None
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ def test_the_best_turns_earn_all_and_nothing_shorter_is_sure(rule):
 def test_no_card_is_shown_before_it_is_named():
     for i in range(12):
         problem = drawn("left", i)
-        shown, said, _ = played(problem, "<act>ask</act>")
+        shown, texts, _ = played(problem, "<act>ask</act>")
         cards = problem.question.partition(": ")[2].partition(",")[0]
         assert cards not in shown and shown.startswith("Asked, your partner names your first card from the left")
-        assert said[0].endswith(f"Your partner says: place 1 is {cards.split()[0]}.")
+        assert texts[0].endswith(f"Your partner says: place 1 is {cards.split()[0]}.")
 
 
 def test_the_rule_is_told_where_it_is_his_own_and_asked_for():
@@ -90,8 +90,8 @@ def test_luck_earns_no_more_than_knowledge_and_a_wrong_card_nothing():
 
 def test_what_is_not_open_is_refused_and_takes_no_time():
     problem = drawn("down")
-    _, said, score = played(problem, "up", "<act>jump</act>", *problem.lineage["demonstration"], slack=9)
-    assert said[:2] == ["You may: up stay down."] * 2
+    _, texts, score = played(problem, "up", "<act>jump</act>", *problem.lineage["demonstration"], slack=9)
+    assert texts[:2] == ["You may: up stay down."] * 2
     assert score.value == 1.0 and score.parts["illegal"] == 2.0
     assert played(problem, *["<act>jump</act>"] * 99)[2].value == 0.0
 

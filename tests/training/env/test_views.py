@@ -12,16 +12,16 @@ TINY = {"warm_steps": 0, "hidden": 8}
 def test_views_of_one_object_score_0(prompt):
     rng = np.random.default_rng(1)
     for _ in range(5):
-        made = build(prompt, rng)
-        again = carved(seen(made))
-        assert made.any((1, 2)).sum() == HEIGHTS[prompt[1]] and (again >= made).all()
-        assert compared(seen(made) * 2.0 - 1)[0] == 0
+        solid = build(prompt, rng)
+        again = carved(seen(solid))
+        assert solid.any((1, 2)).sum() == HEIGHTS[prompt[1]] and (again >= solid).all()
+        assert compared(seen(solid) * 2.0 - 1)[0] == 0
 
 
 def test_a_distance_by_hand():
-    made = np.zeros((N, N, N), bool)
-    made[:2, 2:6, 3:5] = True
-    right = seen(made)
+    solid = np.zeros((N, N, N), bool)
+    solid[:2, 2:6, 3:5] = True
+    right = seen(solid)
     bad = right.copy()
     bad[0, 0, 3] = (
         True  # one pixel high above the object, in one view of four: the bounding box is then 8 high and 4 wide
@@ -43,25 +43,25 @@ def test_a_distance_by_hand():
 
 def test_examples_are_mixed_as_often_as_said_and_prompts_are_split():
     for share in (0.0, 0.5):
-        made, told = views(**TINY, mixed=share).examples(400, np.random.default_rng(2))
-        agree = [compared(m.reshape(4, N, N))[0] == 0 for m in made]
+        examples, told = views(**TINY, mixed=share).examples(400, np.random.default_rng(2))
+        agree = [compared(m.reshape(4, N, N))[0] == 0 for m in examples]
         assert told.shape == (400, 7)
         assert np.mean(agree) == 1 if share == 0 else 1 - share - 0.08 < np.mean(agree) < 1 - share + 0.25
-    asked = [{views(**TINY, prompts=p).asked(s) for s in range(400)} for p in ("train", "test")]
-    assert asked[1] == KEPT and asked[0] == set(PROMPTS) - KEPT
-    assert {f for f, _ in asked[0]} == set(range(len(FORMS)))
+    prompts = [{views(**TINY, prompts=p).asked(s) for s in range(400)} for p in ("train", "test")]
+    assert prompts[1] == KEPT and prompts[0] == set(PROMPTS) - KEPT
+    assert {f for f, _ in prompts[0]} == set(range(len(FORMS)))
 
 
 def test_the_control_judges_views_of_several_samples_of_one_group():
     rng = np.random.default_rng(3)
     world, control = views(**TINY), views(**TINY, rewarded="shuffled")
-    made = np.stack([seen(build((0, 1), rng)).ravel() * 2.0 - 1 for _ in range(6)])
+    samples = np.stack([seen(build((0, 1), rng)).ravel() * 2.0 - 1 for _ in range(6)])
     seeds = [7, 7, 7, 7, 8, 8]
-    assert all(p["score"] == 0 for p in world.judge(made, seeds))
-    assert np.mean([p["score"] for p in control.judge(made, seeds)]) < -0.05
-    alike = np.tile(made[:1], (6, 1))
+    assert all(p["score"] == 0 for p in world.judge(samples, seeds))
+    assert np.mean([p["score"] for p in control.judge(samples, seeds)]) < -0.05
+    alike = np.tile(samples[:1], (6, 1))
     assert all(p["score"] == 0 for p in control.judge(alike, seeds)), "samples that are all alike agree"
-    moved = np.concatenate([made[:4], alike[:2]])
+    moved = np.concatenate([samples[:4], alike[:2]])
     assert [p["score"] for p in control.judge(moved, seeds)][4:] == [0, 0], "groups are not mixed with each other"
 
 

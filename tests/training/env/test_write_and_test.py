@@ -20,8 +20,8 @@ HALF, RIGHT = "def f(xs):\n    return xs[0] if xs else 0", "def f(xs):\n    retu
 def test_tests_are_paid_for_being_valid_and_programs_for_what_they_gain():
     env = write_and_test()
     state, _ = env.start(PROBLEM, {})
-    (asked,), over, _ = env.step(state, f"<answer>{HALF}</answer>")  # right on [] and [1]: 2 of 4
-    assert state.pop("step_reward") == 0.5 and not over and "tests" in asked.content
+    (request,), over, _ = env.step(state, f"<answer>{HALF}</answer>")  # right on [] and [1]: 2 of 4
+    assert state.pop("step_reward") == 0.5 and not over and "tests" in request.content
     tests = "f([2, 3]) == 5\nf([1]) == 1\nf([1]) == 7\nno test"  # two of four lines hold of the reference
     (told,), over, _ = env.step(state, f"<tests>{tests}</tests>")
     assert state.pop("step_reward") == 0.5 and not over

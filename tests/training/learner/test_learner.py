@@ -514,12 +514,12 @@ def test_a_piece_that_says_token_and_looks_further_is_caught_in_the_first_step(m
 def kept(model, objective, gradient_checkpointing):
     """Numbers that autograd keeps for the backward pass of a step, parameters left out."""
     own = {p.data_ptr() for p in model.parameters()}
-    found, total = set(), 0
+    pointers, total = set(), 0
 
     def pack_hook(x):
         nonlocal total
-        if x.is_floating_point() and x.data_ptr() not in own | found:
-            found.add(x.data_ptr())
+        if x.is_floating_point() and x.data_ptr() not in own | pointers:
+            pointers.add(x.data_ptr())
             total += x.numel()
         return x
 

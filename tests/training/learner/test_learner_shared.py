@@ -116,10 +116,10 @@ def plain(*pieces, trained):
 def test_rows_part_where_their_ids_do():
     """Rows that differ nowhere, rows that part within the prompt, and one of another prompt."""
     prompt, other = tiny.ids(12, 12)
-    said = np.arange(5)
+    turn = np.arange(5)
     bent = np.concatenate([prompt[:9], other[9:]])
     assert bent[9] != prompt[9]
-    batch = pack([plain(p, said, trained={1}) for p in (prompt, prompt, bent, other)])
+    batch = pack([plain(p, turn, trained={1}) for p in (prompt, prompt, bent, other)])
     assert dict(batch.prefixes) in ({0: 0, 1: 17, 2: 9, 3: 0}, {0: 9, 1: 17, 2: 0, 3: 0})
     assert batch_paths(batch) == [(), ((0, 0, 16),), ((0, 0, 9),), ()], "a row keeps a token of its own"
     assert computed(batch) == 4 * 17 - 16 - 9
@@ -139,9 +139,9 @@ def sessions(agents=3, turns=5, seed=0, drop=True):
         for turn in range(turns):
             if drop and turn == turns // 2 + 1:
                 told = [*told[:-1], word(17)]
-            said = word(19)
-            rows.append(replace(plain(*told, said, trained={len(told)}), group=g))
-            told += [said, word(16)]
+            answer = word(19)
+            rows.append(replace(plain(*told, answer, trained={len(told)}), group=g))
+            told += [answer, word(16)]
     return rows
 
 
@@ -199,8 +199,8 @@ def test_tokens_that_several_rows_share_count_as_often_as_rows_train_them(traine
     alone (the others read it). Either way its state and its logits are computed once."""
     from training.learner import learner
 
-    prompt, turn, told, *said = tiny.ids(20, 17, 16, 6, 9, 4)
-    rows = [plain(prompt, turn, told, x, trained=trained if i else {1, 3}) for i, x in enumerate(said)]
+    prompt, turn, told, *turns = tiny.ids(20, 17, 16, 6, 9, 4)
+    rows = [plain(prompt, turn, told, x, trained=trained if i else {1, 3}) for i, x in enumerate(turns)]
     batch = pack(rows)
     seen = []
     real = learner.fused_logprob
@@ -216,8 +216,8 @@ def test_tokens_that_several_rows_share_count_as_often_as_rows_train_them(traine
 
 
 def test_distribution_of_shared_targets():
-    prompt, turn, told, *said = tiny.ids(20, 17, 16, 6, 9)
-    batch = pack([plain(prompt, turn, told, x, trained={1, 3}) for x in said])
+    prompt, turn, told, *turns = tiny.ids(20, 17, 16, 6, 9)
+    batch = pack([plain(prompt, turn, told, x, trained={1, 3}) for x in turns])
     model = tiny.build()
     a, b = (token_stats(model, x).distribution() for x in (batch, apart(batch)))
     assert a.shape == b.shape == (int(batch.trainable.sum()), 336)
@@ -226,8 +226,8 @@ def test_distribution_of_shared_targets():
 
 def test_a_tree_is_parted_where_least_is_computed_again():
     """Two sessions of 40 and 60 common tokens: a cut between them costs nothing, one within a session its beginning."""
-    a, b, *said = tiny.ids(40, 60, 10, 10, 10, 10, 10, 10)
-    rows = [plain(p, x, trained={1}) for p, x in zip((a, a, a, b, b, b), said, strict=True)]
+    a, b, *turns = tiny.ids(40, 60, 10, 10, 10, 10, 10, 10)
+    rows = [plain(p, x, trained={1}) for p, x in zip((a, a, a, b, b, b), turns, strict=True)]
     batch = pack(rows)
     assert computed(batch) == 40 + 60 + 6 * 10
     parts = list(split(batch, 100))

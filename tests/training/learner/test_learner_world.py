@@ -65,9 +65,9 @@ def _some(world):
 
 
 def test_a_log_prob_that_is_no_number_ends_every_process_with_the_same_sentence(tmp_path):
-    said = together(2, learned.learned, "sft", False, 400, 24, 0, folder=tmp_path)
-    assert said[0] == said[1]
-    assert said[0].startswith("FloatingPointError: the gradient norm is nan at step 0: lower the learning rate")
+    errors = together(2, learned.learned, "sft", False, 400, 24, 0, folder=tmp_path)
+    assert errors[0] == errors[1]
+    assert errors[0].startswith("FloatingPointError: the gradient norm is nan at step 0: lower the learning rate")
 
 
 def test_who_computes_which_part_is_a_function_of_the_batch_and_everyone_has_a_fair_share():

@@ -55,9 +55,11 @@ def test_the_two_halves_are_a_step():
     o = Optim(lr=1e-2, warmup=0, decay="constant")
     whole = Learner(model, o)
     for step in range(3):
-        made = learn(policies, "a", step)
+        metrics = learn(policies, "a", step)
         was = whole.step(batch(step), nll)
-        assert made["loss"] == was["loss"] and made["grad_norm"] == was["grad_norm"] and made["nll"] == was["nll"]
+        assert (
+            metrics["loss"] == was["loss"] and metrics["grad_norm"] == was["grad_norm"] and metrics["nll"] == was["nll"]
+        )
     for p, q in zip(halves.learner.weights, whole.weights, strict=True):
         assert torch.equal(p, q)
 

@@ -72,16 +72,16 @@ def test_every_token_has_the_experts_that_the_sampler_chose(name):
     for r in rows:
         assert r.experts.shape == (len(r.ids), layers, 2) and r.experts.dtype == np.int16 and r.experts.min() >= 0
     plain = pack([replace(r, experts=None) for r in rows])
-    asked = used(model)
+    chosen = used(model)
     token_stats(model, plain)
-    own = torch.stack(asked, 1)
+    own = torch.stack(chosen, 1)
     kept = torch.from_numpy(np.concatenate([r.experts for r in rows])).long()
     stream = Stream.of(pack(rows))
     kept = kept if stream.place is None else stream.experts.long()
     assert torch.equal(own.sort(-1).values, kept.sort(-1).values), "in float32 the learner chooses the same by itself"
-    said = token_stats(model, pack(rows))
+    stats = token_stats(model, pack(rows))
     batch = pack(rows)
-    np.testing.assert_allclose(said.logp[batch.trainable].detach().numpy(), logp, atol=1e-5)
+    np.testing.assert_allclose(stats.logp[batch.trainable].detach().numpy(), logp, atol=1e-5)
 
 
 @pytest.mark.parametrize("gradient_checkpointing", [False, True])
@@ -95,17 +95,17 @@ def test_a_learner_whose_routers_would_choose_others_takes_the_samplers(name, gr
             if n.endswith("gate.weight"):
                 p += torch.randn_like(p)
     batch = pack(rows)
-    want, asked = Stream.of(batch).experts.long(), used(model)
+    want, chosen = Stream.of(batch).experts.long(), used(model)
     learner = Learner(model, Optim(lr=1e-3, warmup=0), gradient_checkpointing=gradient_checkpointing)
     learner.step(batch, nll)
     layers = want.shape[1]
-    assert len(asked) == layers * (2 if gradient_checkpointing else 1)
-    for i, got in enumerate(asked):  # the backward pass computes the last layers first
+    assert len(chosen) == layers * (2 if gradient_checkpointing else 1)
+    for i, got in enumerate(chosen):  # the backward pass computes the last layers first
         layer = i if i < layers else 2 * layers - 1 - i
         assert torch.equal(got, want[:, layer]), i
-    asked.clear()
+    chosen.clear()
     token_stats(model, pack([replace(r, experts=None) for r in rows]))
-    assert not torch.equal(torch.stack(asked, 1).sort(-1).values, want.sort(-1).values), "by itself it chooses others"
+    assert not torch.equal(torch.stack(chosen, 1).sort(-1).values, want.sort(-1).values), "by itself it chooses others"
 
 
 def test_with_recompute_a_step_is_the_same_to_the_bit():
@@ -125,9 +125,9 @@ def test_tokens_of_which_none_are_known_choose_by_themselves():
     short = [replace(rows[0], experts=rows[0].experts[:5]), replace(rows[1], experts=None)]
     batch = pack(short)
     assert batch.columns["experts"][5:].max() == -1 and batch.columns["experts"][:5].min() >= 0
-    asked = used(model)
+    chosen = used(model)
     token_stats(model, batch)
-    assert min(int(x.min()) for x in asked) >= 0
+    assert min(int(x.min()) for x in chosen) >= 0
 
 
 def test_a_choice_weighs_what_transformers_gives_it():

@@ -78,11 +78,11 @@ def _step(learner, step):
 
 def _flat(state):
     """Name -> bytes of every tensor of a learner's state."""
-    found = {f"model {n}": t for n, t in state["model"].items()}
-    found |= {f"master {i}": t for i, t in enumerate(state["master"])}
+    tensors = {f"model {n}": t for n, t in state["model"].items()}
+    tensors |= {f"master {i}": t for i, t in enumerate(state["master"])}
     for o, saved in enumerate(state["optimizers"]):
-        found |= {f"{o} {i} {k}": v for i, held in saved["state"].items() for k, v in held.items()}
-    return {n: whole(t.detach()).float().numpy().tobytes() for n, t in found.items()}
+        tensors |= {f"{o} {i} {k}": v for i, held in saved["state"].items() for k, v in held.items()}
+    return {n: whole(t.detach()).float().numpy().tobytes() for n, t in tensors.items()}
 
 
 def _begun(world, kind, folder):
@@ -165,8 +165,8 @@ def files_of(step):
 
 def test_a_full_disk_of_one_process_is_that_error_in_all_and_no_checkpoint(tmp_path):
     (tmp_path / "meet").mkdir()
-    said = together(2, _saved, "sft", tmp_path / "kept", True, folder=tmp_path / "meet", shards=2)
-    assert said == [28, 28] and not Checkpoints(tmp_path / "kept").found()
+    codes = together(2, _saved, "sft", tmp_path / "kept", True, folder=tmp_path / "meet", shards=2)
+    assert codes == [28, 28] and not Checkpoints(tmp_path / "kept").found()
 
 
 def test_what_cannot_be_split_is_said_in_a_sentence():

@@ -131,15 +131,15 @@ def test_vocabularies_padded_to_different_sizes_are_compared_on_the_ids_of_both(
 
 
 @pytest.mark.parametrize(
-    "kind, mix, said",
+    "kind, mix, message",
     [
         ("backward", 0.5, "choose"),
         ("jensen_shannon", 1.0, "'forward' or 'reverse'"),
         ("skewed_reverse", 1.0, "below 1"),
     ],
 )
-def test_what_is_no_divergence_is_refused(kind, mix, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_no_divergence_is_refused(kind, mix, message):
+    with pytest.raises(ValueError, match=message):
         dense_divergence(torch.zeros(1, 2), torch.zeros(1, 2), kind, mix)
 
 

@@ -66,14 +66,16 @@ def test_kernels_compile_to_the_machine_code_of_gpus(tmp_path, capability, name,
     source = ASTSource(
         fn=kernel, signature=types, constexprs={(names.index(n),): x for n, x in constants.items()}, attrs=by_16
     )
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 8}).asm
-    (tmp_path / "cubin").write_bytes(made["cubin"])
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": 8}).asm
+    (tmp_path / "cubin").write_bytes(compiled["cubin"])
     used = subprocess.run(
         [tools / "cuobjdump", "--dump-resource-usage", tmp_path / "cubin"], capture_output=True, text=True, check=True
     ).stdout
     used = {k: int(x) for k, x in re.findall(r"(REG|STACK|LOCAL):(\d+)", used)}
     assert used["LOCAL"] == used["STACK"] == 0 and 0 < used["REG"] <= 64, used
-    assert len(re.findall(r"ld\.global\.v4", made["ptx"])) == 4  # a thread's 16 numbers of a block of 4096
+    assert len(re.findall(r"ld\.global\.v4", compiled["ptx"])) == 4  # a thread's 16 numbers of a block of 4096
     if name == "_gradient":
-        stores = [m.start() for m in re.finditer(r"st\.global\S*", made["ptx"])]
-        assert len(re.findall(r"st\.global\.v4", made["ptx"])) == 2 and 0 < made["ptx"].index("bar.sync") < min(stores)
+        stores = [m.start() for m in re.finditer(r"st\.global\S*", compiled["ptx"])]
+        assert len(re.findall(r"st\.global\.v4", compiled["ptx"])) == 2 and 0 < compiled["ptx"].index("bar.sync") < min(
+            stores
+        )

@@ -395,12 +395,12 @@ def test_one_chunk_of_logits_is_alive_at_a_time(monkeypatch, scope):
     n, v = 64, 300
     g = torch.Generator().manual_seed(1)
     hidden, weight = torch.randn(n, 4, generator=g).requires_grad_(), torch.randn(v, 4, generator=g).requires_grad_()
-    made, most = [], []
+    chunks, most = [], []
 
     def watched(*args, real=logprob.logits):
-        most.append(sum(x() is not None for x in made))
+        most.append(sum(x() is not None for x in chunks))
         z = real(*args)
-        made.append(weakref.ref(z))
+        chunks.append(weakref.ref(z))
         return z
 
     monkeypatch.setattr(logprob, "logits", watched)
@@ -413,4 +413,4 @@ def test_one_chunk_of_logits_is_alive_at_a_time(monkeypatch, scope):
         scope=scope,
         elements=16 * v,
     )[0].backward()
-    assert len(made) == {"token": 4, "batch": 8}[scope] and max(most) == 0
+    assert len(chunks) == {"token": 4, "batch": 8}[scope] and max(most) == 0

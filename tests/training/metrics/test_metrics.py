@@ -82,18 +82,18 @@ def test_best_of_n_is_the_mean_over_all_subsets():
     for n in (1, 2, 5):
         every = [scores[max(s, key=lambda i: distinct[i])] for s in combinations(range(7), n)]
         assert expected(scores, distinct, n) == pytest.approx(np.mean(every))
-    found = best_of_n([[1.0, 0.0]], [[0.2, 0.9]], ns=(2,))
-    assert found["best_of@2"]["mean"] == 0.0 and found["bon_gap@2"]["mean"] == 1.0
+    measured = best_of_n([[1.0, 0.0]], [[0.2, 0.9]], ns=(2,))
+    assert measured["best_of@2"]["mean"] == 0.0 and measured["bon_gap@2"]["mean"] == 1.0
 
 
 def test_overlap_of_answers():
-    found = answer_overlap([[1.0, 0.0]], [["the Orange River", "Orange"]], [["Orange River"] * 2])
-    assert found["exact_match"]["mean"] == 0.5 and found["f1"]["mean"] == pytest.approx((1 + 2 / 3) / 2)
+    measured = answer_overlap([[1.0, 0.0]], [["the Orange River", "Orange"]], [["Orange River"] * 2])
+    assert measured["exact_match"]["mean"] == 0.5 and measured["f1"]["mean"] == pytest.approx((1 + 2 / 3) / 2)
 
 
 def test_the_price_of_a_right_answer():
-    found = cost_per_right([[1.0, 0.0], [1.0, 1.0]], [[1, 2], [3, 0]], [[10, 20], [30, 0]])
-    assert found["calls_per_right"]["mean"] == 2.0 and found["tokens_per_right"]["mean"] == 20.0
+    measured = cost_per_right([[1.0, 0.0], [1.0, 1.0]], [[1, 2], [3, 0]], [[10, 20], [30, 0]])
+    assert measured["calls_per_right"]["mean"] == 2.0 and measured["tokens_per_right"]["mean"] == 20.0
     assert np.isnan(cost_per_right([[0.0]], [[1]], [[5]])["tokens_per_right"]["mean"]), (
         "there is no price where nothing is right"
     )
@@ -103,10 +103,10 @@ def test_calibration():
     # bins of 0.1: two at 0.95 with one right, gap 0.45; two at 0.25 with none right, gap 0.25; ece (2 * 0.45 + 2 *
     # 0.25) / 4 = 0.35
     scored, sure = [[1.0, 0.0], [0.0, 0.0]], [[0.95, 0.95], [0.25, 0.25]]
-    found = calibration(scored, sure)
-    assert found["ece"]["mean"] == pytest.approx(0.35)
-    assert found["brier"]["mean"] == pytest.approx((0.05**2 + 0.95**2 + 2 * 0.25**2) / 4)
-    assert found["right@50%"]["mean"] == 0.5
+    measured = calibration(scored, sure)
+    assert measured["ece"]["mean"] == pytest.approx(0.35)
+    assert measured["brier"]["mean"] == pytest.approx((0.05**2 + 0.95**2 + 2 * 0.25**2) / 4)
+    assert measured["right@50%"]["mean"] == 0.5
     assert reliability([0.95, 0.95, 0.25], [1, 0, 0]) == [
         {"confidence": 0.25, "right": 0.0, "n": 1},
         {"confidence": 0.95, "right": 0.5, "n": 2},
@@ -143,10 +143,10 @@ def test_self_bleu():
 
 def test_behaviour():
     texts = [["I'm sorry, but I cannot help.", "<answer>3</answer>", "  ", "I can do it"]]
-    found = format_and_refusal(
+    measured = format_and_refusal(
         [[0.0, 1.0, 0.0, 0.0]], texts, [[7, 3, 1, 3]], [["wrong", "right", "malformed", "truncated"]]
     )
-    assert {k: found[k]["mean"] for k in ("format", "refusal", "empty", "length")} == {
+    assert {k: measured[k]["mean"] for k in ("format", "refusal", "empty", "length")} == {
         "format": 0.5,
         "refusal": 0.25,
         "empty": 0.25,
@@ -155,11 +155,11 @@ def test_behaviour():
 
 
 def test_length_bias():
-    found = length_bias([[1.0, 0.0, 1.0, 0.0]], [[20, 10, 20, 10]])
+    measured = length_bias([[1.0, 0.0, 1.0, 0.0]], [[20, 10, 20, 10]])
     assert (
-        found["length_correlation"]["mean"] == pytest.approx(1.0)
-        and found["length_gap"]["mean"] == 10
-        and found["slope"]["mean"] == 10.0
+        measured["length_correlation"]["mean"] == pytest.approx(1.0)
+        and measured["length_gap"]["mean"] == 10
+        and measured["slope"]["mean"] == 10.0
     )
     easy_and_short = length_bias([[1.0, 1.0], [0.0, 0.0]], [[5, 5], [50, 50]])
     assert easy_and_short["length_correlation"]["mean"] == 0.0, "hard problems with long answers are no bias"
@@ -212,5 +212,7 @@ def test_geometry():
 
 def test_sums_are_redrawn_by_problem():
     parts = np.array([[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]])
-    found = of_sums(parts, lambda x: x[:, 0] / x[:, 1])
-    assert found["mean"] == pytest.approx(4 / 7) and found["low"] < 4 / 7 < found["high"] and found["n"] == 3
+    measured = of_sums(parts, lambda x: x[:, 0] / x[:, 1])
+    assert (
+        measured["mean"] == pytest.approx(4 / 7) and measured["low"] < 4 / 7 < measured["high"] and measured["n"] == 3
+    )

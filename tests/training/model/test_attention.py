@@ -133,9 +133,9 @@ def test_the_cache_gives_what_the_packed_pass_gives(compiled, either_way):
         return
     final = np.array([0, 0, 1, 2, 2])  # which prompt each row continues
     prompts = tiny.ids(4, 11, 1)
-    asked = CachedRows(3)
-    first = feed(forward, asked, prompts)
-    cache = asked.share(final)
+    cached = CachedRows(3)
+    first = feed(forward, cached, prompts)
+    cache = cached.share(final)
     seen = [([prompts[f]], [first[f]]) for f in final]  # ids fed and hidden states got, per slot
     for lengths in ((3, 1, 6, 2, 1), (1, 1, 1, 1, 1), (70, 2, 1, 9, 4)):
         grow(forward, cache, seen, tiny.ids(*lengths, seed=lengths[0]))
@@ -156,9 +156,9 @@ def test_passes_that_know_nothing_of_how_far_rows_have_come_give_the_same():
     lie."""
     model = tiny.build()
     forward, prompts = partial(hidden_states, model), tiny.ids(4, 11)
-    asked = CachedRows(2)
-    feed(forward, asked, prompts)
-    caches = [asked.share(np.array([0, 1, 1])) for _ in range(2)]
+    cached = CachedRows(2)
+    feed(forward, cached, prompts)
+    caches = [cached.share(np.array([0, 1, 1])) for _ in range(2)]
     for c in caches:
         feed(forward, c, tiny.ids(3, 1, 6))
     caches[1].reserve(64)
@@ -207,9 +207,9 @@ def test_a_prompt_is_read_once_however_many_rows_share_it(monkeypatch):
         "partial",
         lambda q, k, *rest: sizes.append((k.shape[0], k.shape[2])) or partial_attention(q, k, *rest),
     )
-    asked = CachedRows(3)
-    feed(forward, asked, tiny.ids(50, 50, 50))
-    feed(forward, asked.share(np.repeat(np.arange(3), 4)), tiny.ids(*[1] * 12))
+    cached = CachedRows(3)
+    feed(forward, cached, tiny.ids(50, 50, 50))
+    feed(forward, cached.share(np.repeat(np.arange(3), 4)), tiny.ids(*[1] * 12))
     assert set(sizes) == {(12, 1), (3, 50)}
 
 

@@ -174,8 +174,8 @@ def test_experts_of_a_mixture_get_adapters_that_fold_and_travel(name, tmp_path):
         type(m).__name__.endswith("Router") for m in model.modules()
     )
     assert not any(".gate.lora_" in n for n in trainable), "a router is not adapted"
-    said = token_stats(plain, pack(rows())).logp.detach()
-    torch.testing.assert_close(token_stats(model, pack(rows())).logp, said, rtol=0, atol=1e-5)
+    logp = token_stats(plain, pack(rows())).logp.detach()
+    torch.testing.assert_close(token_stats(model, pack(rows())).logp, logp, rtol=0, atol=1e-5)
     before = {n: p.clone() for n, p in model.named_parameters() if ".experts." in n and "lora_B" in n}
     trained(2, model)
     assert all(not torch.equal(dict(model.named_parameters())[n], p) for n, p in before.items())
@@ -186,7 +186,7 @@ def test_experts_of_a_mixture_get_adapters_that_fold_and_travel(name, tmp_path):
         json.dumps(config | {"base_model_name_or_path": str(tmp_path / "base")})
     )
     now = token_stats(model, pack(rows())).logp.detach()
-    assert (now - said).abs().max() > 0.01
+    assert (now - logp).abs().max() > 0.01
     for folder in (tmp_path / "out", adapter):
         torch.testing.assert_close(token_stats(load_model(folder)[0], pack(rows())).logp, now, rtol=0, atol=1e-5)
 

@@ -158,7 +158,7 @@ def test_the_command_writes_a_model_that_loads(folders, capsys):
     assert record["method"] == "ties" and record["knobs"] == {"density": 0.5}
 
 
-def taught(asked, said):
+def taught(question, answer):
     """A tiny model that has learned one answer."""
     from synth.types import Message
     from training.learner.learner import Learner, Optim, nll
@@ -166,7 +166,7 @@ def taught(asked, said):
     from training.model.render import Renderer
 
     model, renderer = tiny.build(seed=1), Renderer(tiny.tokenizer())
-    talk = [Message(role="user", content=asked), Message(role="assistant", content=said)]
+    talk = [Message(role="user", content=question), Message(role="assistant", content=answer)]
     learner = Learner(model, Optim(lr=1e-2, warmup=5, steps=60))
     for _ in range(60):
         learner.step(weighted([demonstration_row(renderer, talk, 0.0)], "cpu"), nll)
@@ -181,10 +181,10 @@ def test_the_command_says_what_a_merge_gained_and_lost(folders, capsys):
     (folders / "sums.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     call = ["merge", "average", "out", "models/sums", "--base", "models/base", "--max-tokens", "24"]
     assert cli.main([*call, "--evaluate", "sums.jsonl"]) == 0
-    said = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    assert said[1][:5] == ["sums", "models/base", "0.0", "%", "of"] and said[1][-3:-1] == ["1", "0"]
-    assert said[2][1:3] == ["models/sums", "50.0"] and said[2][-3:-1] == ["0", "0"]  # the mean of one is that one
-    assert said[3][1:3] == ["out", "50.0"]
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert table[1][:5] == ["sums", "models/base", "0.0", "%", "of"] and table[1][-3:-1] == ["1", "0"]
+    assert table[2][1:3] == ["models/sums", "50.0"] and table[2][-3:-1] == ["0", "0"]  # the mean of one is that one
+    assert table[3][1:3] == ["out", "50.0"]
     record = json.loads((folders / "out/merge.json").read_text())["measured"]
     assert record["tests"] == ["sums.jsonl"] and record["tasks"]["sums"]["over"]["models/base"]["gained"] == 1
 
@@ -255,8 +255,8 @@ def test_mistakes_are_one_sentence(folders, capsys, call, words):
     for name, row in FILES.items():
         (folders / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
     assert cli.main(["merge", *call]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and said.count("\n") == 1 and words in said
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1 and words in error
     assert not (folders / "out").exists()
 
 

@@ -40,8 +40,8 @@ def test_digits_are_split():
 
 
 def test_the_template_is_chatml():
-    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    text = TOKENS.apply_chat_template(said, tokenize=False, add_generation_prompt=True)
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    text = TOKENS.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     assert text == "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>assistant\n"
     assert TOKENS.eos_token == END and TOKENS.encode(END) == [TOKENS.eos_token_id]
 

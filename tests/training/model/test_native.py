@@ -55,7 +55,7 @@ def model(name, tied=True):
     Model, Config, heads, kv, d, hidden, gates, vocabulary = MODELS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        made = Model(
+        network = Model(
             Config(
                 vocab_size=vocabulary,
                 hidden_size=hidden,
@@ -69,11 +69,11 @@ def model(name, tied=True):
                 initializer_range=0.2,
             )
         ).eval()
-        for p in made.parameters():
+        for p in network.parameters():
             if p.dim() == 1:
                 torch.nn.init.normal_(p, 1, 0.3)
-    made.set_attn_implementation(NAME)
-    return made
+    network.set_attn_implementation(NAME)
+    return network
 
 
 def streams():
@@ -148,18 +148,18 @@ def test_other_vectors_give_the_same_numbers(name, cc, flags, compiled_once, mon
         (rows, position), *_ = streams()
         ids = torch.arange(len(position)) % ours.config.vocab_size
         sampler = TorchSampler(ours, -1)
-        said = sampler.open(prompts, range(4)).generate(Sampling(max_tokens=9))
+        turns = sampler.open(prompts, range(4)).generate(Sampling(max_tokens=9))
         weights = torch.linspace(-1, 1, ours.config.hidden_size)
-        return gradients(lambda: hidden_states(ours, ids, position, rows), ours, weights), said
+        return gradients(lambda: hidden_states(ours, ids, position, rows), ours, weights), turns
 
-    (want, grads), said = all_of_it()
+    (want, grads), turns = all_of_it()
     monkeypatch.setattr(build, "_made", lambda: (lib, None))
     monkeypatch.setattr(layers, "_MADE", type(layers._MADE)())
     (got, others), again = all_of_it()
     # Threads change nothing at all.
     same = torch.equal if (cc, flags) == (build.compiler(), build.FLAGS) else lambda a, b: error(a, b.double()) < 1e-5
     assert same(got, want) and all(same(others[n], g) for n, g in grads.items())
-    for a, b in zip(said, again, strict=True):
+    for a, b in zip(turns, again, strict=True):
         assert a.ids.tolist() == b.ids.tolist()
         assert same(torch.from_numpy(a.logp), torch.from_numpy(b.logp))
 
@@ -223,20 +223,20 @@ def test_new_tokens_are_read_as_by_compiled_layers(name, monkeypatch):
     def read(prompts=prompts, told=told, alive=(0, 1, 4, 5, 8, 11)):
         session = TorchSampler(ours, -1).open(prompts, range(len(prompts)))
         states = [session.last.clone()]
-        said = [s.ids.tolist() for s in session.generate(Sampling(max_tokens=3, temperature=0.0))]
+        turns = [s.ids.tolist() for s in session.generate(Sampling(max_tokens=3, temperature=0.0))]
         session.observe(alive, told)
-        return said, *states, session.last[: len(alive)].clone(), session.row_in[: len(alive)].tolist()
+        return turns, *states, session.last[: len(alive)].clone(), session.row_in[: len(alive)].tolist()
 
     called = []
     with monkeypatch.context() as m:
         real = decode.TurnDecoder.read
         m.setattr(decode.TurnDecoder, "read", lambda self, *args: called.append(1) or real(self, *args))
-        said, *compiled, order = read()
+        turns, *compiled, order = read()
     assert len(called) == 2
     with monkeypatch.context() as m:
         m.setattr(decode.TurnDecoder, "reads", False)
         words, *plain, same_order = read()
-    assert said == words and order == same_order
+    assert turns == words and order == same_order
     for a, b in zip(compiled, plain, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4 * float(b.abs().max()), rtol=0)
     for i, place in ((4, 2), (8, 4)):  # alone, to the bit
@@ -246,11 +246,11 @@ def test_new_tokens_are_read_as_by_compiled_layers(name, monkeypatch):
 
 
 def test_large_models_read_through_torch(monkeypatch):
-    sampler, said = TorchSampler(model("qwen3"), -1), []
+    sampler, calls = TorchSampler(model("qwen3"), -1), []
     monkeypatch.setattr(decode, "READ", 1000)
-    monkeypatch.setattr(decode.TurnDecoder, "read", lambda *_: said.append(1))
+    monkeypatch.setattr(decode.TurnDecoder, "read", lambda *_: calls.append(1))
     assert sampler.open(tiny.ids(5, 9, below=64), [0, 1]).last.isfinite().all()
-    assert not sampler.turns.reads and not said
+    assert not sampler.turns.reads and not calls
 
 
 def test_the_largest_model_depends_on_the_type_of_its_weights(monkeypatch):
@@ -346,13 +346,13 @@ def test_what_it_does_not_know_is_left_to_the_model():
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "reason"),
     [
         ("", "there is no C compiler (cc, gcc, clang) on the PATH"),
         ("broken", "broken/cc could not compile it: no such luck"),
     ],
 )
-def test_without_a_compiler_it_says_why_and_the_model_runs(path, said, tmp_path, monkeypatch):
+def test_without_a_compiler_it_says_why_and_the_model_runs(path, reason, tmp_path, monkeypatch):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "cc").write_text(
         "#!/bin/sh\ncase $1 in --version) echo 1;; *) echo 'no such luck' >&2; exit 1;; esac\n"
@@ -360,12 +360,12 @@ def test_without_a_compiler_it_says_why_and_the_model_runs(path, said, tmp_path,
     (tmp_path / "broken" / "cc").chmod(0o755)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / path) if path else "")
-    made = build._made.__wrapped__()
-    monkeypatch.setattr(build, "_made", lambda: made)
+    kernels = build._made.__wrapped__()
+    monkeypatch.setattr(build, "_made", lambda: kernels)
     ours = tiny.build()
     assert layers.of(ours) is None
     assert hidden_states(ours, torch.arange(5), torch.arange(5), PackedRows([5])).isfinite().all()
-    assert said in build.why_not()
+    assert reason in build.why_not()
     assert not list(tmp_path.rglob("*.so"))
 
 
@@ -385,8 +385,8 @@ def test_it_is_compiled_once_and_again_after_an_edit(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     cc = build.compiler()
     first = build._compiled(cc, build.FLAGS)
-    made = first.stat().st_mtime_ns
-    assert build._compiled(cc, build.FLAGS) == first and first.stat().st_mtime_ns == made
+    compiled_at = first.stat().st_mtime_ns
+    assert build._compiled(cc, build.FLAGS) == first and first.stat().st_mtime_ns == compiled_at
     for source in build.FOLDER.glob("*.[ch]"):
         (tmp_path / source.name).write_text(source.read_text())
     monkeypatch.setattr(build, "FOLDER", tmp_path)
@@ -428,9 +428,9 @@ def test_a_row_that_memory_does_not_hold_is_said_and_not_a_crash():
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(["tests/support", "."]), "OMP_NUM_THREADS": "2"}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
     assert "does not fit into memory: lower the length of rows" in done.stdout, done.stderr[-500:]
-    rows, made = PackedRows([3]), layers.of(tiny.build())
+    rows, kernels = PackedRows([3]), layers.of(tiny.build())
     # More than addresses reach.
-    of_no_machine = layers.Kernels(made, torch.ones(3, 4), torch.ones(3, 4), rows.spans, 1 << 40)
+    of_no_machine = layers.Kernels(kernels, torch.ones(3, 4), torch.ones(3, 4), rows.spans, 1 << 40)
     with pytest.raises(
         RuntimeError, match="could not allocate memory for the attention of a row of 1099511627776 tokens"
     ):

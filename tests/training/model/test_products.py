@@ -28,7 +28,7 @@ def test_each_way_gives_the_products(monkeypatch: pytest.MonkeyPatch, way: str) 
     assert w.numel() >= products.LEAST
     exact = [t.double() for t in (x, w, g, add, bias, back)]
     X, W, G, A, B, C = exact
-    found = {
+    products_found = {
         "forward": (products.forward(x, w), X @ W.T),
         "forward of a bias": (products.forward(x, w, bias), X @ W.T + B),
         "forward of a residual": (products.forward(x, w, add=add), X @ W.T + A),
@@ -39,8 +39,8 @@ def test_each_way_gives_the_products(monkeypatch: pytest.MonkeyPatch, way: str) 
     for beta in (0, 1):
         to = torch.full_like(w, math.nan) if beta == 0 else w.clone()
         products.add_weight_gradient(to, g, x, beta=beta)
-        found[f"added, {beta}"] = (to, G.T @ X + (W if beta else 0))
-    for name, (got, want) in found.items():
+        products_found[f"added, {beta}"] = (to, G.T @ X + (W if beta else 0))
+    for name, (got, want) in products_found.items():
         assert got.dtype == torch.float32, name
         assert float((got - want).abs().max() / want.abs().max()) < 1e-6, name
 
@@ -99,6 +99,6 @@ def test_the_choice_is_measured_once_and_kept(monkeypatch: pytest.MonkeyPatch, t
 
 def test_a_measurement_names_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_TRIED", (8, 16, 32))
-    found = products.measure()
-    assert found.keys() == set(products.KINDS)
-    assert all(set(ways) == {"MKL", "oneDNN"} and min(ways.values()) >= 0 for ways in found.values())
+    measured = products.measure()
+    assert measured.keys() == set(products.KINDS)
+    assert all(set(ways) == {"MKL", "oneDNN"} and min(ways.values()) >= 0 for ways in measured.values())

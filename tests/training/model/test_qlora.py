@@ -142,10 +142,10 @@ def test_a_base_takes_four_and_a_half_bits_a_weight_and_the_rest_stays():
 
 def test_it_says_what_the_dequantised_model_says_and_nearly_what_the_model_said():
     model = lora()
-    said = token_stats(model, pack(rows())).logp
-    torch.testing.assert_close(said, token_stats(dequantised(model), pack(rows())).logp, rtol=0, atol=1e-5)
+    logp = token_stats(model, pack(rows())).logp
+    torch.testing.assert_close(logp, token_stats(dequantised(model), pack(rows())).logp, rtol=0, atol=1e-5)
     before = token_stats(tiny.build(), pack(rows())).logp
-    assert 1e-3 < float((said - before).detach().abs().mean()) < 1, "of about 6 nats a token"
+    assert 1e-3 < float((logp - before).detach().abs().mean()) < 1, "of about 6 nats a token"
 
 
 def test_gradients_are_those_of_the_definition_over_the_dequantised_base():
@@ -213,11 +213,11 @@ def test_a_saved_model_and_its_adapter_alone_say_what_was_trained(tmp_path):
 def test_a_plain_copy_of_a_quantised_model_says_the_same():
     model = tiny.build()
     quantised.quantise(model, "nf4")
-    said = token_stats(model, pack(rows())).logp
+    logp = token_stats(model, pack(rows())).logp
     once = {n: m.unpacked() for n, m in quantised.layers(model)}
     quantised.plain(model)
     assert not any(quantised.layers(model)) and model.state_dict().keys() == tiny.build().state_dict().keys()
-    torch.testing.assert_close(token_stats(model, pack(rows())).logp, said, rtol=0, atol=1e-5)
+    torch.testing.assert_close(token_stats(model, pack(rows())).logp, logp, rtol=0, atol=1e-5)
     quantised.quantise(model, "nf4")
     for name, layer in quantised.layers(model):
         torch.testing.assert_close(layer.unpacked(), once[name], rtol=1e-6, atol=0)

@@ -73,18 +73,20 @@ def test_compiled_layers_are_as_near_to_float64_as_transformers(dtype, smollm2):
 def test_smollm2_is_exact_in_float32(smollm2):
     model, tokenizer = smollm2
     renderer = Renderer(tokenizer)
-    asked = [Message(role="user", content=q) for q in ("What is 12 + 30?", "Name the capital of France, in one word.")]
-    rows = [torch.tensor(renderer.prompt([m])) for m in asked]
+    messages = [
+        Message(role="user", content=q) for q in ("What is 12 + 30?", "Name the capital of France, in one word.")
+    ]
+    rows = [torch.tensor(renderer.prompt([m])) for m in messages]
     assert not renderer.as_user and "named SmolLM" in tokenizer.decode(rows[0]), "its own system message stands"
     sampler = TorchSampler(model=model, end_id=renderer.end_id)
-    said = np.array(tokenizer("The answer is 42.", add_special_tokens=False)["input_ids"])
-    sampled = sampler.logp(rows[0].numpy(), said)
+    answer = np.array(tokenizer("The answer is 42.", add_special_tokens=False)["input_ids"])
+    sampled = sampler.logp(rows[0].numpy(), answer)
     with torch.no_grad():
         position = torch.cat([torch.arange(len(r)) for r in rows])
         hidden = hidden_states(model, torch.cat(rows), position, PackedRows([len(r) for r in rows]))
         ours = torch.log_softmax(hidden @ head_weight(model).T, -1).split([len(r) for r in rows])
         model.set_attn_implementation("sdpa")
-        whole = torch.cat([rows[0], torch.tensor(said)])
+        whole = torch.cat([rows[0], torch.tensor(answer)])
         want = torch.log_softmax(model(input_ids=whole[None], use_cache=False).logits[0], -1)
         for got, row in zip(ours, rows, strict=True):
             theirs = torch.log_softmax(model(input_ids=row[None], use_cache=False).logits[0], -1)

@@ -41,7 +41,7 @@ def tokenizer(template=CHAT_TEMPLATE):
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, THINKING], ids=["chatml", "thinking"])
 def test_a_rollout_and_a_demonstration_are_the_same_ids(template):
     r = Renderer(tokenizer(template))
-    ids, said = r.demonstration(MESSAGES)
+    ids, mask = r.demonstration(MESSAGES)
     parts = [
         r.prompt(MESSAGES[:1]),
         r.turn(MESSAGES[1].content),
@@ -49,11 +49,11 @@ def test_a_rollout_and_a_demonstration_are_the_same_ids(template):
         r.turn(MESSAGES[3].content),
     ]
     np.testing.assert_array_equal(ids, np.concatenate(parts))
-    assert [r.decode(ids[said][: len(parts[1])]), r.decode(ids[said][len(parts[1]) :])] == [
+    assert [r.decode(ids[mask][: len(parts[1])]), r.decode(ids[mask][len(parts[1]) :])] == [
         MESSAGES[1].content,
         MESSAGES[3].content,
     ]
-    assert len(said) == len(ids) and said.sum() == len(parts[1]) + len(parts[3])
+    assert len(mask) == len(ids) and mask.sum() == len(parts[1]) + len(parts[3])
 
 
 def test_the_text_is_the_templates_own():
@@ -144,8 +144,8 @@ def test_what_was_said_earlier_is_never_cut_anew(turns, template):
     """Prefix stability: the ids of a longer conversation begin with the ids of every shorter one."""
     r = RENDERERS[template]
     messages, before = [Message(role="user", content="q")], np.zeros(0, dtype=np.int64)
-    for said, told in turns:
-        messages.append(Message(role="assistant", content=said))
+    for answer, told in turns:
+        messages.append(Message(role="assistant", content=answer))
         ids, mask = r.demonstration(messages)
         np.testing.assert_array_equal(ids[: len(before)], before)
         assert ids[-1] == r.end_id and mask[-1] and not mask[: len(r.prompt(messages[:1]))].any()

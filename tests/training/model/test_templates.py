@@ -22,13 +22,13 @@ WORKS = [c for c in TABLE if not c.refused]
 def test_no_text_of_any_role_is_lost(case):
     renderer = Renderer(case.tokenizer())
     assert renderer.as_user == frozenset(case.as_user)
-    ids, said = renderer.demonstration(TALK)
+    ids, mask = renderer.demonstration(TALK)
     text = renderer.tokenizer.decode(ids)
     at = [text.find(m.content) for m in TALK]
     assert min(at) >= 0 and at == sorted(at), text
     turns = [renderer.turn(m.content) for m in TALK if m.role == "assistant"]
-    assert said.sum() == sum(map(len, turns)) and ids[-1] == renderer.end_id
-    rest = renderer.tokenizer.decode(ids[~said])
+    assert mask.sum() == sum(map(len, turns)) and ids[-1] == renderer.end_id
+    rest = renderer.tokenizer.decode(ids[~mask])
     assert "GAMMA" not in rest and "DELTA four" in rest, "what a tool says is never trained on as a turn"
 
 
@@ -59,10 +59,10 @@ def test_a_template_that_writes_no_question_is_refused():
 
 def test_the_end_of_a_turn_is_the_templates():
     """Gemma's and Phi's tokenizers name another eos_token than the one that ends a turn."""
-    found = {
+    ends = {
         c.family: Renderer(c.tokenizer()).end for c in TABLE if c.family in ("Gemma 3", "Phi-3", "Qwen3", "Llama 3")
     }
-    assert found == {"Gemma 3": "<end_of_turn>", "Phi-3": "<|end|>", "Qwen3": "<|im_end|>", "Llama 3": "<|eot_id|>"}
+    assert ends == {"Gemma 3": "<end_of_turn>", "Phi-3": "<|end|>", "Qwen3": "<|im_end|>", "Llama 3": "<|eot_id|>"}
 
 
 def test_a_template_that_writes_the_date_writes_the_same_one_every_day():

@@ -83,7 +83,7 @@ def test_what_was_trained_is_what_transformers_reads(kind, tied, to, tmp_path):
     for _ in range(3):
         learner.step(pack(rows()), nll)
     save_model(ours, exported.tokenizer(), tmp_path / "trained")
-    said = export(
+    checks = export(
         tmp_path,
         str(tmp_path / "trained"),
         to,
@@ -91,7 +91,7 @@ def test_what_was_trained_is_what_transformers_reads(kind, tied, to, tmp_path):
         Settings(prompts=3, license="mit"),
         say=lambda _: None,
     )
-    assert said[0].differ == 0
+    assert checks[0].differ == 0
     names = set(load_file(tmp_path / "out/model.safetensors"))
     assert bool(names & {"lm_head.weight", "embed_out.weight"}) != tied
     assert json.loads((tmp_path / "out/config.json").read_text())["tie_word_embeddings"] == tied

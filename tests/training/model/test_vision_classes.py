@@ -126,8 +126,8 @@ class Loaded:
         if not names:
             pass
         elif self.kind in QWEN:
-            made = self.processor(images=pictures, return_tensors="pt")
-            given |= {"mm_token_type_ids": torch.from_numpy((row < 0).astype(np.int32))[None], **made}
+            inputs = self.processor(images=pictures, return_tensors="pt")
+            given |= {"mm_token_type_ids": torch.from_numpy((row < 0).astype(np.int32))[None], **inputs}
         else:  # pictures of another size are resized by us: the processors' filter (Lanczos) is not in torch
             keys = [picture_key(n) for n in names]
             pixels = vision.shown(keys, 32, torch.device("cpu"), torch.float32)
@@ -321,7 +321,7 @@ def test_a_picture_of_another_size_is_resized_as_the_processors_do():
     )
     ramp = np.arange(50 * 90 * 3).reshape(50, 90, 3)
     picture = (127 + 100 * np.sin(ramp / 400)).astype(np.uint8)
-    made = processor(images=[picture], return_tensors="pt")
+    inputs = processor(images=[picture], return_tensors="pt")
     told = json.loads(processor.to_json_string())
     grids = vision.as_read(
         {
@@ -332,10 +332,12 @@ def test_a_picture_of_another_size_is_resized_as_the_processors_do():
     )
     assert isinstance(grids, vision.Grids)
     ours = vision.cut(grids, [picture_key(HELD.add(picture))], torch.device("cpu"), torch.float32)
-    assert ours.shape == made["pixel_values"].shape
+    assert ours.shape == inputs["pixel_values"].shape
     step = 1 / 255 / min(grids.std)
-    assert float((ours - made["pixel_values"]).abs().max()) <= 1.01 * step  # Pillow rounds after each of its two passes
-    assert float((ours - made["pixel_values"]).abs().mean()) < 0.25 * step
+    assert (
+        float((ours - inputs["pixel_values"]).abs().max()) <= 1.01 * step
+    )  # Pillow rounds after each of its two passes
+    assert float((ours - inputs["pixel_values"]).abs().mean()) < 0.25 * step
 
 
 @pytest.mark.parametrize("kind", QWEN)
@@ -355,7 +357,7 @@ VISION = {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"patch_size": 16}, "has patch_size 16, and here it is 14"),
         ({"merge_size": 4}, "has merge_size 4, and here it is 2"),
@@ -366,12 +368,12 @@ VISION = {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}
         ({"image_mean": None}, "says no size or no colours"),
     ],
 )
-def test_a_preprocessor_that_asks_for_something_else_is_one_sentence(changes, said):
+def test_a_preprocessor_that_asks_for_something_else_is_one_sentence(changes, message):
     """Read past in silence, the model would be shown other numbers than it has learned from."""
     config = {"model_type": "qwen2_5_vl", "vision_config": VISION}
     told = _told(patch_size=14, merge_size=2, temporal_patch_size=2)
     assert isinstance(vision.as_read(config, told), vision.Grids)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         vision.as_read(config, told | changes)
 
 

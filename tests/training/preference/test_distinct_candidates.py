@@ -13,12 +13,12 @@ from training.types import Group, Rollout, Segment
 
 
 def group(name, *tokens):
-    made = (Segment(ids=np.array([t]), role="env") for t in tokens)
+    segments = (Segment(ids=np.array([t]), role="env") for t in tokens)
     return Group(
         id=name,
         rollouts=tuple(
             Rollout(problem=toy.problems(1)[0], group=name, segments=(s,), score=Scored(value=float(s.ids[0])))
-            for s in made
+            for s in segments
         ),
     )
 
@@ -40,20 +40,20 @@ class Heated:
 def test_only_what_is_alike_is_drawn_again_and_hotter_until_it_differs():
     player = Heated(melts=4.0)
     groups = [group("a", 5, 5, 5), group("b", 1, 2, 2)]
-    made = distinct_candidates(tries=3, heat=2.0).played(toy.problems(2), groups, player, (0, "sampled", 4))
+    changed = distinct_candidates(tries=3, heat=2.0).played(toy.problems(2), groups, player, (0, "sampled", 4))
     assert [x[:2] for x in player.heard] == [(1, 2.0)], "5 first and 7 after it differ"
-    assert made[1] is groups[1] and made[0].id == "a" and list(made[0].rewards) == [5, 7, 7]
+    assert changed[1] is groups[1] and changed[0].id == "a" and list(changed[0].rewards) == [5, 7, 7]
 
     player = Heated(melts=4.0)
-    made = distinct_candidates().played(toy.problems(1), [group("a", 7, 7, 7)], player, (0, "sampled", 4))
-    assert [x[1] for x in player.heard] == [2.0, 4.0] and list(made[0].rewards) == [7, 8, 9]
+    changed = distinct_candidates().played(toy.problems(1), [group("a", 7, 7, 7)], player, (0, "sampled", 4))
+    assert [x[1] for x in player.heard] == [2.0, 4.0] and list(changed[0].rewards) == [7, 8, 9]
     assert len({x[2] for x in player.heard}) == 2, "each try has seeds of its own"
 
 
 def test_what_never_differs_is_given_up():
     player = Heated(melts=np.inf)
-    made = distinct_candidates(tries=3).played(toy.problems(1), [group("a", 7, 7, 7)], player, ())
-    assert len(player.heard) == 3 and list(made[0].rewards) == [7, 7, 7]
+    unchanged = distinct_candidates(tries=3).played(toy.problems(1), [group("a", 7, 7, 7)], player, ())
+    assert len(player.heard) == 3 and list(unchanged[0].rewards) == [7, 7, 7]
 
 
 @pytest.mark.parametrize("knobs", [{"tries": 0}, {"heat": 1.0}])

@@ -46,21 +46,21 @@ def test_it_falls_as_the_margin_grows_and_stays_finite(loss, module):
     values = torch.stack([of(loss, *case) for case in zip(chosen, rejected, reference, reference, n, strict=True)])
     assert values.shape == (4, k) and torch.isfinite(values).all()
     assert (values[2] == 0).all(), "a pair with a non-finite log-prob counts nothing"
-    found = torch.autograd.grad(values[:3].sum(), [chosen, rejected], allow_unused=True)
-    better, worse = (torch.zeros(4) if g is None else g.sum(1) for g in found)
+    gradients = torch.autograd.grad(values[:3].sum(), [chosen, rejected], allow_unused=True)
+    better, worse = (torch.zeros(4) if g is None else g.sum(1) for g in gradients)
     assert torch.isfinite(better).all() and torch.isfinite(worse).all() and better[2] == worse[2] == 0
-    said = " ".join(module.__doc__.split())
-    if "slope turns round at no margin" in said:
+    text = " ".join(module.__doc__.split())
+    if "slope turns round at no margin" in text:
         assert better[0] > worse[0]
         return
-    if "Both answers are learned" in said:
+    if "Both answers are learned" in text:
         assert better[0] < 0 and worse[0] < 0
         return
     assert better[0] < worse[0], "at no margin, descent must widen it"
-    assert worse[0] == 0 if "The rejected answer is not read" in said else worse[0] > 0, (
+    assert worse[0] == 0 if "The rejected answer is not read" in text else worse[0] > 0, (
         "at no margin, descent must lower the rejected"
     )
-    assert "may lower the chosen" in said or better[0] < 0, (
+    assert "may lower the chosen" in text or better[0] < 0, (
         "say in the docstring if descent may lower the chosen at no margin"
     )
 

@@ -321,7 +321,7 @@ def test_attention_is_that_of_the_token_before_to_the_prompt():
 def test_rounds_are_read_and_refused():
     assert [t.steps for t in read([{}, {"steps": 4}, {}], 11)] == [3, 4, 4]
     assert read([{}], 5) == [RoundSpec(steps=5)]
-    for bad, said in (
+    for bad, message in (
         ([], "add up"),
         ([{"steps": 3}], "add up"),
         ([{"steps": 9}, {}], "add up"),
@@ -332,14 +332,14 @@ def test_rounds_are_read_and_refused():
         ([{"easiest": 0.0}], "shares above 0"),
         ([{"every": -1}], "0 or more"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             read(bad, 5)
 
 
 def a_pair(i, chosen="<answer>2</answer>", rejected="<answer>3</answer>", prompt=None, **rest):
-    said = (Message(role="user", content=prompt or f"question {i}"),)
+    messages = (Message(role="user", content=prompt or f"question {i}"),)
     return PreferencePair(
-        id=f"p{i}", prompt=said, chosen=chosen, rejected=rejected, source="t", **{"split": "train"} | rest
+        id=f"p{i}", prompt=messages, chosen=chosen, rejected=rejected, source="t", **{"split": "train"} | rest
     )
 
 
@@ -348,8 +348,8 @@ def test_columns_are_read_or_computed():
         a_pair(0, columns={"margin": 2, "annotator": "b", "group": "0", "x": 1.5}),
         a_pair(1, margin=0.5, columns={"annotator": "a", "x": 2}),
     ]
-    found = columns.columns("prefer", ps, ["margin", "annotator", "weight", "other", "x", "history"])
-    assert found["p0"] == {"margin": 2.0, "annotator": 1.0, "weight": 1.0, "other": 0.0, "x": 1.5}
+    values = columns.columns("prefer", ps, ["margin", "annotator", "weight", "other", "x", "history"])
+    assert values["p0"] == {"margin": 2.0, "annotator": 1.0, "weight": 1.0, "other": 0.0, "x": 1.5}
     with pytest.raises(
         UserError, match="needs the number 'y' in the columns of every pair, and p0 has none; found: annotator, group"
     ):
@@ -358,16 +358,16 @@ def test_columns_are_read_or_computed():
     even = a_pair(3, columns={"outcome": [1, 1], "process": [0.9, 0.4]})
     apart = a_pair(4, columns={"outcome": [1, 0], "process": [0.9, 0.4]})
     longer = a_pair(5, chosen="<answer>one two three</answer>", rejected="<answer>one</answer>")
-    found = columns.columns("prefer", [judged, even, apart, longer], ["weight", "other"])
-    assert [found[f"p{i}"]["weight"] for i in (2, 3, 4)] == [0.25, 0.5, 1.0]
-    assert found["p5"]["other"] == -0.5, "brevity: (1 - 3) / 4"
+    values = columns.columns("prefer", [judged, even, apart, longer], ["weight", "other"])
+    assert [values[f"p{i}"]["weight"] for i in (2, 3, 4)] == [0.25, 0.5, 1.0]
+    assert values["p5"]["other"] == -0.5, "brevity: (1 - 3) / 4"
 
 
 def test_margins_without_labels_are_those_of_a_model_of_other_pairs():
     ps = [a_pair(i, chosen=f"<answer>{i}</answer> good", rejected=f"<answer>{i}</answer> bad") for i in range(40)]
     ps.append(a_pair(40, chosen="<answer>1</answer> bad", rejected="<answer>1</answer> good"))
-    found = columns.margins("prefer", [replace(p, columns={"group": p.id}) for p in ps])
-    assert min(found[:40]) > 0 > found[40]
+    margins = columns.margins("prefer", [replace(p, columns={"group": p.id}) for p in ps])
+    assert min(margins[:40]) > 0 > margins[40]
 
 
 def test_units():
@@ -411,10 +411,10 @@ def test_the_best_is_put_against_the_worst_and_ties_give_nothing():
     chosen, rejected = source().unit(eight, 0)
     assert chosen.scalars["margin"] == 1.0 and chosen.group == rejected.group == 0
     assert source().unit(played([1.0, 1.0], [3, 3]), 0) == []
-    made = source(rules=[length_penalty(per_token=0.01)])
-    (asked,), (worths,) = made.asked(toy.problems(1), np.random.default_rng(0))
-    assert asked == toy.problems(1)[0]
-    chosen, rejected = made.unit(played([1.0, 1.0], [5, 3]), 0, worths)
+    pairs_source = source(rules=[length_penalty(per_token=0.01)])
+    (problem,), (worths,) = pairs_source.asked(toy.problems(1), np.random.default_rng(0))
+    assert problem == toy.problems(1)[0]
+    chosen, rejected = pairs_source.unit(played([1.0, 1.0], [5, 3]), 0, worths)
     assert chosen.trainable.sum() == 3 and rejected.trainable.sum() == 5, "of two right answers the shorter"
     assert len(source(pairs_per_unit=2).unit(eight, 0)) == 4
     few = source(pairs_per_unit=2).unit(played([1.0, 0.0], [3, 3]), 0)
@@ -427,10 +427,10 @@ def test_the_best_is_put_against_the_worst_and_ties_give_nothing():
 def test_rules_change_what_is_asked_and_what_it_is_worth_one_after_the_other():
     player = SimpleNamespace(sampling=Sampling(temperature=1.0, max_tokens=10))
     rules = [directions(angles=[90.0]), length_penalty(per_token=0.1)]
-    made = SampledPairs(problems=[], player=player, prompts=1, samples=2, seed=0, rules=rules)
-    asked, worths = made.asked(toy.problems(2), np.random.default_rng(0))
-    assert [p.prompt[0].content for p in asked] == ["right 0 short 100"] * 2
-    chosen, rejected = made.unit(played([1.0, 0.0], [4, 2]), 0, worths[0])
+    pairs_source = SampledPairs(problems=[], player=player, prompts=1, samples=2, seed=0, rules=rules)
+    problems, worths = pairs_source.asked(toy.problems(2), np.random.default_rng(0))
+    assert [p.prompt[0].content for p in problems] == ["right 0 short 100"] * 2
+    chosen, rejected = pairs_source.unit(played([1.0, 0.0], [4, 2]), 0, worths[0])
     assert chosen.trainable.sum() == 2, "the direction asks for brevity alone"
     assert chosen.scalars["margin"] == pytest.approx((0.8 - 0.2) - (0.6 - 0.4))
 

@@ -66,19 +66,21 @@ def test_the_same_seed_is_the_same_head_and_another_is_not(language_model):
 
 def test_prompt_features_are_those_before_the_answer(language_model):
     model, batch = new(language_model, 1), pack(rows())
-    last, asked = features(model, batch)
+    last, prompt_features = features(model, batch)
     cut = pack([Row(ids=r.ids[:3], trainable=np.zeros(3, dtype=bool), group=r.group) for r in rows()])
-    torch.testing.assert_close(asked, features(model, cut)[0], atol=1e-5, rtol=1e-4)
-    assert not torch.allclose(last, asked)
+    torch.testing.assert_close(prompt_features, features(model, cut)[0], atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(last, prompt_features)
 
 
 @pytest.mark.parametrize("head", [scalar, partial(ensemble, heads=3)])
 def test_a_head_learns_the_order_of_its_pairs_in_any_split(language_model, head):
     metrics = []
     for budget in (10**6, 30):
-        made = head()
-        learner = Learner(new(language_model, made.outputs), Optim(lr=3e-3, warmup=0, decay="constant"), read=made.read)
-        objective = RewardObjective(loss=bradley_terry, head=made)
+        reward_head = head()
+        learner = Learner(
+            new(language_model, reward_head.outputs), Optim(lr=3e-3, warmup=0, decay="constant"), read=reward_head.read
+        )
+        objective = RewardObjective(loss=bradley_terry, head=reward_head)
         metrics.append(
             [learner.step(pack(rows()), objective, rows_per_unit=2, tokens_per_microbatch=budget) for _ in range(15)]
         )
@@ -94,13 +96,13 @@ def test_margins_ask_for_more():
 
 
 def test_ensemble_heads_see_different_pairs_and_r0_is_untouched_by_them():
-    made = ensemble(heads=4)
+    reward_head = ensemble(heads=4)
     outputs = torch.randn(6, 9, generator=torch.Generator().manual_seed(0), requires_grad=True)
     batch = pack(rows(6))
-    (terms,) = made.extra(TokenStats(logp=torch.zeros(1), extras={"outputs": outputs}), batch)
+    (terms,) = reward_head.extra(TokenStats(logp=torch.zeros(1), extras={"outputs": outputs}), batch)
     (g,) = torch.autograd.grad(terms.values.sum(), outputs)
     assert (g[:, 0] == 0).all() and (g[:, 1:] != 0).any(0).all()
-    seen = made._seen(batch)
+    seen = reward_head._seen(batch)
     assert torch.equal(seen[0::2], seen[1::2]) and len({tuple(s) for s in seen.T.tolist()}) > 1
     with pytest.raises(ValueError, match="two heads or more"):
         ensemble(heads=1)
@@ -136,30 +138,30 @@ def test_a_gate_finds_which_attribute_a_prompt_is_about(language_model, monkeypa
     n, d = 600, 32
     kind, attributes = np.repeat(rng.integers(0, 2, n // 2), 2), rng.normal(size=(n, 4))
     last = torch.tensor(np.concatenate([attributes, 0.01 * rng.normal(size=(n, d - 4))], 1), dtype=torch.float32)
-    asked = torch.tensor(np.eye(d)[kind] * 3 + 0.1 * rng.normal(size=(n, d)), dtype=torch.float32)
+    prompt_features = torch.tensor(np.eye(d)[kind] * 3 + 0.1 * rng.normal(size=(n, d)), dtype=torch.float32)
     truth = attributes[np.arange(n), kind]
     for i in range(0, n, 2):  # the chosen one first
         if truth[i] < truth[i + 1]:
-            for x in (last, asked, truth, attributes):
+            for x in (last, prompt_features, truth, attributes):
                 x[[i, i + 1]] = x[[i + 1, i]]
 
     def given(model, batch):
         at = batch.ids.reshape(-1, 2)[:, 0]
-        return last.index_select(0, at), asked.index_select(0, at)
+        return last.index_select(0, at), prompt_features.index_select(0, at)
 
     monkeypatch.setattr(gated_module, "features", given)
-    made = gated(temperature=1.0, debias="")
-    made.attributes = ("a", "b", "c", "d")
-    model = made.begin(new(language_model, 4), lambda: (last.double().numpy(), attributes))
+    reward_head = gated(temperature=1.0, debias="")
+    reward_head.attributes = ("a", "b", "c", "d")
+    model = reward_head.begin(new(language_model, 4), lambda: (last.double().numpy(), attributes))
     batch = pack([Row(ids=np.array([i, 0]), trainable=np.array([False, True]), group=i // 2) for i in range(n)])
     train, test = list(split(batch, n, rows_per_unit=2))[:2]  # ids name rows: the halves are as good as two draws
-    learner = Learner(model, Optim(lr=3e-2, warmup=0, decay="constant", weight_decay=0.0), read=made.read)
+    learner = Learner(model, Optim(lr=3e-2, warmup=0, decay="constant", weight_decay=0.0), read=reward_head.read)
     body = [p.clone() for p in model.scorer.parameters()]
     train.totals = {"pairs": train.rows / 2}
     for _ in range(60):
-        learner.step(train, RewardObjective(loss=bradley_terry, head=made), rows_per_unit=2)
-    stats = score(model, test, read=made.read)
-    r = made.reward(stats, test).numpy()
+        learner.step(train, RewardObjective(loss=bradley_terry, head=reward_head), rows_per_unit=2)
+    stats = score(model, test, read=reward_head.read)
+    r = reward_head.reward(stats, test).numpy()
     at = test.ids.reshape(-1, 2)[:, 0].numpy()
     assert float((r[0::2] > r[1::2]).mean()) >= 0.95
     gate = stats.extras["gate"].numpy()
@@ -176,7 +178,7 @@ def test_a_blend_stops_over_optimisation():
     the blend holds."""
     rng = np.random.default_rng(3)
     proxies, blends, gold, n = [], [], [], 1024
-    made = ensemble(heads=5, nominal="mean")
+    reward_head = ensemble(heads=5, nominal="mean")
     for _ in range(8):
         quality = rng.normal(size=n)
         hacks = rng.exponential(1.0, (n, 5)) * (rng.random((n, 5)) < 0.01)
@@ -184,7 +186,7 @@ def test_a_blend_stops_over_optimisation():
         outputs = torch.tensor(np.concatenate([np.zeros((n, 1)), heads, np.zeros((n, 5))], 1))
         stats = TokenStats(logp=torch.zeros(1), extras={"outputs": outputs})
         proxies.append(heads[:, 0])
-        blends.append(made.reward(stats, None).numpy())
+        blends.append(reward_head.reward(stats, None).numpy())
         gold.append(quality - 2 * hacks.sum(1))
     sizes = [1, 4, 16, 64, 256]
     single, robust = best_of(proxies, gold, sizes), best_of(blends, gold, sizes)
@@ -268,10 +270,10 @@ HEADS = sorted(p.stem for p in (Path(__file__).parents[3] / "training/preference
 @pytest.mark.parametrize("name", HEADS)
 def test_every_head_says_what_it_is(name):
     module = importlib.import_module(f"training.preference.reward_head.{name}")
-    made = getattr(module, name)()
-    assert made.outputs is None or made.outputs > 0
-    assert (made.outputs is None) == made.ratings, "one output per attribute where it learns from ratings"
-    assert all(callable(getattr(made, f)) for f in ("begin", "read", "ranked", "reward", "extra"))
+    reward_head = getattr(module, name)()
+    assert reward_head.outputs is None or reward_head.outputs > 0
+    assert (reward_head.outputs is None) == reward_head.ratings, "one output per attribute where it learns from ratings"
+    assert all(callable(getattr(reward_head, f)) for f in ("begin", "read", "ranked", "reward", "extra"))
     assert re.search(r"(19|20)\d\d", module.__doc__) and "Shapes:" in module.__doc__ and "arXiv" in module.__doc__
     defaults = [p.default for p in inspect.signature(getattr(module, name)).parameters.values()]
     assert all(isinstance(d, int | float | str | bool) for d in defaults)
@@ -330,9 +332,9 @@ def _planted():
 
 def test_the_units_for_rare_pairs_are_found_and_carry_them():
     effects, rare = _planted()
-    found = tail_units(effects, rare, 4)
-    assert len(set(found) & {3, 5, 8, 13}) >= 3
-    lost = harm(effects, found, rare)
+    units = tail_units(effects, rare, 4)
+    assert len(set(units) & {3, 5, 8, 13}) >= 3
+    lost = harm(effects, units, rare)
     assert lost["tail_harm"] >= 0.3 and lost["head_harm"] <= 0.03
     other = harm(effects, tail_units(effects, ~rare, 4), rare)
     assert other["tail_harm"] <= 0.03, "units for frequent pairs carry no rare one"

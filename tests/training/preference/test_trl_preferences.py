@@ -56,8 +56,8 @@ ACCELERATOR = SimpleNamespace(device=torch.device("cpu"), gather=SAME, gather_fo
 
 
 def bare(trainer, **attributes):
-    made = object.__new__(trl_class(trainer))
-    vars(made).update(
+    bare_trainer = object.__new__(trl_class(trainer))
+    vars(bare_trainer).update(
         accelerator=ACCELERATOR,
         model=SimpleNamespace(training=True),
         aux_loss_enabled=False,
@@ -66,7 +66,7 @@ def bare(trainer, **attributes):
         _metrics={"train": defaultdict(list)},
         **attributes,
     )
-    return made
+    return bare_trainer
 
 
 class Case:
@@ -147,9 +147,9 @@ def dpo_trainer(*types, weights=None, **other):
 def test_no_loss_of_the_dpo_trainer_is_left_out():
     from trl import DPOConfig
 
-    said = DPOConfig.__dataclass_fields__["loss_type"].metadata["help"]
+    help_text = DPOConfig.__dataclass_fields__["loss_type"].metadata["help"]
     assert {
-        word.strip("`'") for word in said.replace(".", " ").replace(",", " ").split() if word.startswith("`'")
+        word.strip("`'") for word in help_text.replace(".", " ").replace(",", " ").split() if word.startswith("`'")
     } == set(DPO)
 
 
@@ -157,8 +157,8 @@ def test_what_the_documents_say_of_dpo_trainer_is_what_is_tested():
     """docs/losses.md takes a loss's counterpart from its docstring: each of DPOTrainer's is named there, at the piece
     that is tested."""
     for name, (loss, _) in DPO.items():
-        (said,) = re.findall(r"^TRL: .*$", inspect.getmodule(getattr(loss, "func", loss)).__doc__, re.MULTILINE)
-        assert f"`{name}`" in said.replace("DPOTrainer ", "")
+        (line,) = re.findall(r"^TRL: .*$", inspect.getmodule(getattr(loss, "func", loss)).__doc__, re.MULTILINE)
+        assert f"`{name}`" in line.replace("DPOTrainer ", "")
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -205,10 +205,10 @@ def test_kto_trainer(name, shift):
 
     def model(**given):
         chosen = other if int(given["input_ids"][0, 0]) == 2 else case
-        found = case.model()
+        policy = case.model()
         if chosen is other:
-            found.log_probs = other.sums[:, None].expand(-1, WIDTH - 1) / (WIDTH - 1)
-        return found
+            policy.log_probs = other.sums[:, None].expand(-1, WIDTH - 1) / (WIDTH - 1)
+        return policy
 
     trainer = bare(
         "KTOTrainer",
@@ -347,6 +347,8 @@ def test_a_whole_dpo_trainer_has_our_loss_and_our_gradients(name, tmp_path):
     mine = terms.values.sum() / batch.totals["pairs"]
     mine.backward()
     assert float(mine.detach()) == pytest.approx(float(loss.detach()), rel=1e-5)
-    found = dict(theirs.named_parameters())
+    parameters = dict(theirs.named_parameters())
     for key, p in ours.named_parameters():
-        torch.testing.assert_close(p.grad, found[key].grad, rtol=1e-3, atol=2e-6, msg=lambda m, key=key: f"{key}: {m}")
+        torch.testing.assert_close(
+            p.grad, parameters[key].grad, rtol=1e-3, atol=2e-6, msg=lambda m, key=key: f"{key}: {m}"
+        )

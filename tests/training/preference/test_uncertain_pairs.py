@@ -65,11 +65,11 @@ def test_sampled_pairs_are_those_that_the_rule_compares_and_it_learns_of_them():
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("knobs", "message"),
     [({"query": "greedy"}, "no query 'greedy'"), ({"l2": 0.0}, "l2 and dim are above 0"), ({"bonus": -1.0}, "bonus")],
 )
-def test_knobs_that_mean_nothing_are_a_sentence(knobs, said):
-    with pytest.raises(UserError, match=said):
+def test_knobs_that_mean_nothing_are_a_sentence(knobs, message):
+    with pytest.raises(UserError, match=message):
         uncertain_pairs(**knobs)
 
 

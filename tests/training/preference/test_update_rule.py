@@ -62,9 +62,9 @@ def own(tmp_path, monkeypatch):
 
 
 def test_a_rule_of_the_users_own_acts_in_every_part_of_the_stage(own):
-    made = plan.plans(own)["prefer"]
-    assert "own/update_rule/gentle.py" in made["sources"] and made["needs"] == ["history", "reference"]
-    knobs = pieces.bind_all(made["pieces"], made["params"])
+    planned = plan.plans(own)["prefer"]
+    assert "own/update_rule/gentle.py" in planned["sources"] and planned["needs"] == ["history", "reference"]
+    knobs = pieces.bind_all(planned["pieces"], planned["params"])
     (rule,) = rules = [one() for one in knobs["update_rules"]]
 
     source = SampledPairs(problems=[], player=None, prompts=1, samples=2, seed=0, rules=rules)

@@ -9,13 +9,13 @@ def fired(rewards, entropies):
 
 
 def test_a_reward_that_collapses_is_said_once():
-    found = fired([0.2] * 8 + [0.0] * 10, [0.5] * 18)
-    assert [name for _, name in found] == ["reward_collapsed"] and 8 < found[0][0] < 13
+    events = fired([0.2] * 8 + [0.0] * 10, [0.5] * 18)
+    assert [name for _, name in events] == ["reward_collapsed"] and 8 < events[0][0] < 13
 
 
 def test_an_entropy_that_explodes_is_said_once():
-    found = fired([0.0] * 20, [0.4] * 8 + [4.0] * 12)
-    assert [name for _, name in found] == ["entropy_exploded"]
+    events = fired([0.0] * 20, [0.4] * 8 + [4.0] * 12)
+    assert [name for _, name in events] == ["entropy_exploded"]
 
 
 def test_a_noisy_curve_and_a_short_one_are_silent():

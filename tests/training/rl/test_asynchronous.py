@@ -107,8 +107,8 @@ def trained(how, steps=5, *, kill=0, kept=None, watch=None, **more):
     source = experience(policy if how is None else copy.deepcopy(policy), **more)
     ahead = None if how is None else Ahead(source, policy, how, steps)
     done, rows, versions = 0, [], []
-    if kept is not None and (found := kept.latest()):
-        done, state = found
+    if kept is not None and (latest := kept.latest()):
+        done, state = latest
         learner.load_state(state["learner"])
         (ahead or source).load_state(state["source"])
     try:
@@ -243,13 +243,13 @@ def test_a_conversation_goes_on_with_newer_weights_and_its_log_probs_are_those_o
 
 def test_without_newer_weights_following_changes_nothing():
     source = TorchSampler(tiny.build(seed=1), tiny.tokenizer().eos_token_id)
-    said = []
+    turns = []
     for sampler in (source, Following(source, None)):
         session = sampler.open(tiny.ids(5, 7), [1, 2])
         first = session.generate(Sampling(max_tokens=5))
         session.observe([1], tiny.ids(3))
-        said.append([(s.ids.tolist(), s.logp.tolist()) for s in (*first, *session.generate(Sampling(max_tokens=5)))])
-    assert said[0] == said[1]
+        turns.append([(s.ids.tolist(), s.logp.tolist()) for s in (*first, *session.generate(Sampling(max_tokens=5)))])
+    assert turns[0] == turns[1]
 
 
 # --- nothing is preferred
@@ -271,7 +271,7 @@ def test_trained_lengths_are_generated_lengths(how):
     generated, play = [], source.player.play
     with Ahead(source, policy, MODES[how], 6) as ahead:
         collect = source.collect
-        source.collect = lambda step: generated.append(made := collect(step)) or made
+        source.collect = lambda step: generated.append(collected := collect(step)) or collected
         for step in range(6):
             batches, _ = ahead(step)
             for batch in batches:
@@ -279,8 +279,8 @@ def test_trained_lengths_are_generated_lengths(how):
             lengths.update(r.n_model for g in source.groups for r in g.rollouts)
     assert play is not None
     trained_on = Counter({k: v for k, v in lengths.items()})
-    made = Counter(r.n_model for c in generated[:6] for g in c.played for r in g.rollouts)
-    assert made == trained_on and len(made) > 3
+    generated_lengths = Counter(r.n_model for c in generated[:6] for g in c.played for r in g.rollouts)
+    assert generated_lengths == trained_on and len(generated_lengths) > 3
 
 
 # --- in flight
@@ -319,16 +319,16 @@ def test_what_was_sampled_ahead_is_in_the_checkpoint_and_is_not_sampled_again(tm
 
 def test_rollouts_come_back_as_they_were():
     source = experience(tiny.build(seed=1))
-    made = source.collect(0)
-    (again,) = back(plain([made.played[0]]))
-    assert [r.ids.tolist() for r in again.rollouts] == [r.ids.tolist() for r in made.played[0].rollouts]
+    collected = source.collect(0)
+    (again,) = back(plain([collected.played[0]]))
+    assert [r.ids.tolist() for r in again.rollouts] == [r.ids.tolist() for r in collected.played[0].rollouts]
     assert (
-        again.rollouts[0].info == made.played[0].rollouts[0].info
-        and again.rollouts[0].problem == made.played[0].rollouts[0].problem
+        again.rollouts[0].info == collected.played[0].rollouts[0].info
+        and again.rollouts[0].problem == collected.played[0].rollouts[0].problem
     )
     assert torch.equal(
         pack(rollout_rows([again], [[1.0, 2.0]])).columns["sampling_logp"],
-        pack(rollout_rows([made.played[0]], [[1.0, 2.0]])).columns["sampling_logp"],
+        pack(rollout_rows([collected.played[0]], [[1.0, 2.0]])).columns["sampling_logp"],
     )
     with pytest.raises(TypeError, match="holds a object, which a checkpoint cannot keep"):
         plain({"info": object()})
@@ -451,8 +451,8 @@ def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, asy
     engine = {"tool_calls": 4, "concurrent_batches": 2}
     project = with_rl(trained_sft, tmp_path / "a", monkeypatch, asynchrony=asynchrony, engine=engine)
     small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
-    said = small.run(project, "rl")
-    assert "going on after step 4 of 6" in said
+    error = small.run(project, "rl")
+    assert "going on after step 4 of 6" in error
     rows = list(csv.DictReader((project / "artifacts/rl/curve.csv").open()))
     assert [r["step"] for r in rows] == [str(i) for i in range(6)] and all(r["rollouts"] == "4" for r in rows)
     assert all(0 <= float(r["lag_max"]) <= asynchrony.get("staleness", 1) for r in rows)

@@ -10,12 +10,12 @@ from training.rl.curriculum.attempt_levels import attempt_levels, level, observe
 class Solves:
     """Answers the i-th problem rightly i times of each round of tries."""
 
-    def play(self, asked, samples, *seed):
+    def play(self, posed, samples, *seed):
         class Played:
             def __init__(self, right):
                 self.rewards = np.array([1.0] * right + [0.0] * (samples - right))
 
-        return [Played(min(i, samples)) for i in range(len(asked))]
+        return [Played(min(i, samples)) for i in range(len(posed))]
 
 
 def test_five_tries_make_six_levels():
@@ -24,15 +24,15 @@ def test_five_tries_make_six_levels():
 
 
 def test_a_problem_s_level_is_how_often_it_was_right():
-    asked = problems(6)
-    assert list(observe(Solves(), asked).values()) == [6, 5, 4, 3, 2, 1]
+    posed = problems(6)
+    assert list(observe(Solves(), posed).values()) == [6, 5, 4, 3, 2, 1]
 
 
 def test_what_is_not_kept_is_never_drawn():
-    asked = problems(6)
-    known = observe(Solves(), asked, keep=(5, 6))
+    posed = problems(6)
+    known = observe(Solves(), posed, keep=(5, 6))
     state, rng = {"attempt_levels": known}, np.random.default_rng(0)
-    assert {i for _ in range(50) for i in attempt_levels(asked, state, rng, 1, keep=(5, 6))} == {0, 1}
+    assert {i for _ in range(50) for i in attempt_levels(posed, state, rng, 1, keep=(5, 6))} == {0, 1}
 
 
 @pytest.mark.parametrize("knobs", [{"tries": 0}, {"keep": ()}, {"keep": (7,)}, {"levels": 0}])
@@ -42,6 +42,6 @@ def test_levels_that_there_are_not_are_refused(knobs):
 
 
 def test_no_problem_of_the_kept_levels_is_one_sentence():
-    asked = problems(2)
+    posed = problems(2)
     with pytest.raises(ValueError, match="no problem of 2 is of the levels"):
-        attempt_levels(asked, {"attempt_levels": {p.id: 3 for p in asked}}, np.random.default_rng(0), 1, keep=(6,))
+        attempt_levels(posed, {"attempt_levels": {p.id: 3 for p in posed}}, np.random.default_rng(0), 1, keep=(6,))

@@ -14,7 +14,7 @@ SIX = [[{x} for x in s] for s in product("ab", repeat=6)]
 MACHINE = [["start", "a", "seen", 0.0], ["seen", "b", "done", 1.0]]
 
 
-def group(*said):
+def group(*conversations):
     """Turns of each rollout, one letter a turn."""
     rollouts = tuple(
         Rollout(
@@ -24,14 +24,14 @@ def group(*said):
             score=Scored(value=0.0),
             info={"messages": [Message(role="assistant", content=f"<{x}/>") for x in turns]},
         )
-        for turns in said
+        for turns in conversations
     )
     return Group(id="g", rollouts=rollouts)
 
 
-def pay(said, rewards=None, **knobs):
-    given = [np.array(rewards or [0.0] * len(said))]
-    return declared([group(*said)], given, {}, np.random.default_rng(0), **knobs)[0].tolist()
+def pay(conversations, rewards=None, **knobs):
+    given = [np.array(rewards or [0.0] * len(conversations))]
+    return declared([group(*conversations)], given, {}, np.random.default_rng(0), **knobs)[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_what_is_not_declared_asks_for_the_right_answer_alone(spec):
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("knobs", "message"),
     [
         ({"formula": "F (a & b"}, "cannot be read at its end"),
         ({"formula": "a b"}, "cannot be read at 'b'"),
@@ -112,6 +112,6 @@ def test_what_is_not_declared_asks_for_the_right_answer_alone(spec):
         ({"spec": "reward_machine", "machine": [["u", "a", 1.0]]}, "give all four"),
     ],
 )
-def test_an_objective_that_cannot_be_read_is_a_sentence(knobs, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_objective_that_cannot_be_read_is_a_sentence(knobs, message):
+    with pytest.raises(ValueError, match=message):
         pay(["ab"], **knobs)

@@ -42,9 +42,9 @@ def grown():
 
 
 def test_dialogues_go_on_from_a_turn_as_it_was_sampled():
-    training, found = grown()
+    training, collected = grown()
     team = training.roles
-    for before, group in zip(found.played, found.kept, strict=True):
+    for before, group in zip(collected.played, collected.kept, strict=True):
         first, added = group.rollouts[: len(before.rollouts)], group.rollouts[len(before.rollouts) :]
         assert [turns_of(r) for r in first] == [turns_of(r) for r in before.rollouts] and len(added) == 4
         for rollout in added:
@@ -64,8 +64,8 @@ def test_dialogues_go_on_from_a_turn_as_it_was_sampled():
 
 
 def test_a_role_is_paid_what_the_dialogue_is_worth():
-    _, found = grown()
-    for group in found.kept:
+    _, collected = grown()
+    for group in collected.kept:
         for r in group.rollouts:
             assert r.score.parts["reward_asker"] == r.score.parts["reward_teller"] == r.score.value
 
@@ -75,9 +75,9 @@ def test_messages_are_readable_to_the_base():
     for p in training.roles["asker"].weights.values():
         torch.nn.init.normal_(p, std=0.5)
     experience = training.experience
-    found = experience.collect(0).kept[0]
+    group = experience.collect(0).kept[0]
     services = RolloutServices(player=experience.player)
-    for rollout, read in zip(found.rollouts, services.by_base(found.rollouts), strict=True):
+    for rollout, read in zip(group.rollouts, services.by_base(group.rollouts), strict=True):
         on = np.concatenate([np.full(len(s.ids), s.role == "model") for s in rollout.segments])
         plain = score(tiny.build(seed=1), pack([Row(ids=rollout.ids, trainable=on)])).logp.numpy()[on]
         assert np.abs(read.each("logp") - plain).max() < 1e-4 < np.abs(rollout.each("logp") - plain).max()
@@ -116,8 +116,8 @@ def test_an_unscorable_dialogue_counts_nowhere():
     assert values[1][0] == pytest.approx(np.nanmean(group.rewards)) and not values[0].any()
 
 
-def batch_of(training, found, name):
-    mine = spoken(found.kept, name)
+def batch_of(training, collected, name):
+    mine = spoken(collected.kept, name)
     values = node_values(mine, [g.rewards for g in mine], {}, np.random.default_rng(0))
     batch = pack(rollout_rows(mine, values))
     batch.add("old", batch.columns["sampling_logp"], "token")
@@ -127,8 +127,8 @@ def batch_of(training, found, name):
 
 def test_a_turn_that_several_rows_hold_counts_once():
     """The pull of a pair adds up to nothing, whoever holds the turns; turns elsewhere have none."""
-    training, found = grown()
-    batch = batch_of(training, found, "asker")
+    training, collected = grown()
+    batch = batch_of(training, collected, "asker")
     prepare(batch, beta=0.1, gap=0.0, floor=-1e9, top=1.0)
     pull, ids = batch.columns["pull"], batch.ids
     assert pull.abs().max() > 0 and not pull[~batch.trainable].any()

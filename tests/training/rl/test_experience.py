@@ -38,8 +38,8 @@ class Rated(Single):
     """The answer's text is its score, "?" is unscorable."""
 
     def step(self, state, text):
-        said = re.search(r"<answer>(.*?)</answer>", text).group(1)
-        return [], True, Unscorable(reason="no verdict") if said == "?" else Scored(value=float(said))
+        answer = re.search(r"<answer>(.*?)</answer>", text).group(1)
+        return [], True, Unscorable(reason="no verdict") if answer == "?" else Scored(value=float(answer))
 
 
 def problems(n=8):

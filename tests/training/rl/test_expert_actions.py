@@ -38,11 +38,11 @@ def test_each_step_gets_what_the_expert_would_have_done_there():
 
 
 def test_a_world_without_an_expert_is_refused():
-    made = groups(calls())
-    (first, *rest) = made[0].rollouts
+    played = groups(calls())
+    (first, *rest) = played[0].rollouts
     bare = replace(
         first, segments=tuple(replace(s, extras={"observation": s.extras["observation"]}) for s in first.segments)
     )
     with pytest.raises(ValueError, match="no expert to ask"):
-        expert_actions([replace(made[0], rollouts=(bare, *rest))], None, {}, np.random.default_rng(0))
+        expert_actions([replace(played[0], rollouts=(bare, *rest))], None, {}, np.random.default_rng(0))
     assert not hasattr(chests(), "expert")

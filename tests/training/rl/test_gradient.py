@@ -228,8 +228,8 @@ def composed(steps=3, **changes):
 
 
 def test_big_and_small_batches_alternate_and_the_curve_has_the_estimates():
-    made = composed(steps=4)
-    rows = [metrics for _, _, metrics in run([made.round], made.roles)]
+    trained = composed(steps=4)
+    rows = [metrics for _, _, metrics in run([trained.round], trained.roles)]
     assert [r["rollouts"] for r in rows] == [8, 4, 8, 4]
     assert rows[0]["weight_max"] == 1.0
     assert all(r["weight_max"] != 1.0 for r in rows[1::2])

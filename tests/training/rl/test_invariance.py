@@ -64,8 +64,8 @@ def played(seed=0):
                 n = int(rng.integers(2, 9))
                 segments += [Segment(ids=rng.integers(3, 300, 3), role="env")] * (k > 0)
                 segments.append(Segment(ids=rng.integers(3, 300, n), role="model", logp=np.zeros(n, dtype=np.float32)))
-            found = Scored(value=float(rng.integers(0, 3) / 2))
-            rollouts.append(near(Rollout(problem=problem, group=str(g), segments=tuple(segments), score=found), rng))
+            scored = Scored(value=float(rng.integers(0, 3) / 2))
+            rollouts.append(near(Rollout(problem=problem, group=str(g), segments=tuple(segments), score=scored), rng))
         out.append(Group(id=str(g), rollouts=tuple(rollouts)))
     return out
 
@@ -94,8 +94,8 @@ def gradient(groups, case, *, order=None, apart=False, budget=1 << 14):
     for batch in batches:
         model = tiny.build()
         Learner(model, Optim(lr=0.0, max_grad_norm=1e9)).step(batch, objective, tokens_per_microbatch=budget)
-        found = torch.cat([p.grad.ravel() for p in model.parameters()]).clone()
-        total = found if total is None else total + found
+        gradients = torch.cat([p.grad.ravel() for p in model.parameters()]).clone()
+        total = gradients if total is None else total + gradients
     return total
 
 

@@ -151,16 +151,16 @@ def test_a_piece_of_the_users_own_brings_its_observation_in_one_file(own, player
     assert {"own/advantage/surprise.py", "own/regulariser/twice.py", "training/rl/observation/greedy.py"} <= set(
         sources
     )
-    made, seen = composed(player, "mine"), []
-    source = made.round.source
+    run_parts, seen = composed(player, "mine"), []
+    source = run_parts.round.source
 
     def watched(step):
         batches, metrics = source(step)
         seen.extend(batches := list(batches))
         return batches, metrics
 
-    before = copy.deepcopy(made.roles["policy"].model.state_dict())
-    for _ in run([replace(made.round, source=watched)], made.roles):
+    before = copy.deepcopy(run_parts.roles["policy"].model.state_dict())
+    for _ in run([replace(run_parts.round, source=watched)], run_parts.roles):
         pass
     assert len(seen) == 2
     for batch in seen:
@@ -170,9 +170,9 @@ def test_a_piece_of_the_users_own_brings_its_observation_in_one_file(own, player
         assert batch.columns["before"][batch.trainable].tolist() == pytest.approx(
             (batch.columns["sampling_logp"][batch.trainable] + 0.5).tolist(), abs=1e-3
         ), "at the weights that sampled, with the recipe's knob"
-    state = made.experience.pieces["curriculum/shortest"]
+    state = run_parts.experience.pieces["curriculum/shortest"]
     assert sorted(state["shortest"].values()) == [7, 8, 9]
-    after = made.roles["policy"].model.state_dict()
+    after = run_parts.roles["policy"].model.state_dict()
     assert any(not np.array_equal(before[k].numpy(), after[k].numpy()) for k in before)
 
 

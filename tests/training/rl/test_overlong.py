@@ -11,7 +11,7 @@ from training.rl.reward.overlong import overlong
 
 
 def test_the_slope_is_the_last_fifth_of_a_turn():
-    made = groups([[1.0, 1.0, 1.0, 0.0]], lengths=[[80, 90, 100, 100]])
+    played = groups([[1.0, 1.0, 1.0, 0.0]], lengths=[[80, 90, 100, 100]])
     with_budget = [
         replace(
             g,
@@ -25,12 +25,12 @@ def test_the_slope_is_the_last_fifth_of_a_turn():
                 for r in g.rollouts
             ],
         )
-        for g in made
+        for g in played
     ]
-    (found,) = overlong(
+    (rewards,) = overlong(
         with_budget, [np.array([1.0, 1.0, 1.0, 0.0])], {}, np.random.default_rng(0), max_length=0, scale=0.5
     )
-    np.testing.assert_allclose(found, [1.0, 0.75, 0.5, -0.5])
+    np.testing.assert_allclose(rewards, [1.0, 0.75, 0.5, -0.5])
 
 
 def test_a_share_that_is_none():

@@ -36,9 +36,9 @@ def test_a_text_is_read_by_the_clauses_of_its_problem_and_length_counts():
     (group,) = groups([[1.0]], parts=[[{"c1": 1.0, "c2": 0.0, "c3": 1.0}]], texts=[["<answer>a b c</answer>"]])
 
     rollout = replace(group.rollouts[0], problem=problem)
-    asked, broken = read(rollout)
+    required, broken = read(rollout)
     kinds = [c["kind"] for c in problem.args["clauses"]]
-    assert {KINDS[k] for k in np.flatnonzero(asked)} == set(kinds)
+    assert {KINDS[k] for k in np.flatnonzero(required)} == set(kinds)
     assert [KINDS[k] for k in np.flatnonzero(broken)] == [kinds[1]]
 
 

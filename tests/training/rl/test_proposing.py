@@ -43,17 +43,17 @@ def answers(seen, seed):
     return f"<answer>{' '.join(map(str, sorted(numbers)))}</answer>" if seed % 2 else "<answer>1 2</answer>"
 
 
-def play(said, samples=1, solve=answers):
-    texts = iter(said)
+def play(proposals, samples=1, solve=answers):
+    texts = iter(proposals)
     pool = Pool()
-    made = Proposing(
+    proposer = Proposing(
         player=player(lambda seen, seed: next(texts)),
         solver=player(solve),
         pool=pool,
         attempts=16,
         certify=lambda text: certify(text, FAMILIES, 0),
     )
-    return made.play([proposing.context("list_sorting")], len(said), "seed")[0], pool
+    return proposer.play([proposing.context("list_sorting")], len(proposals), "seed")[0], pool
 
 
 def test_proposals_are_scored_by_the_solver_or_by_why_they_are_none():
@@ -152,14 +152,14 @@ def test_a_trained_model_proposes_in_the_loop(tmp_path, model, capsys, monkeypat
         "problems.attempts=2",
     ]
     assert main(["selfplay", "--proposer", model, *rounds]) == 0
-    said = capsys.readouterr().out
-    assert "0 of 4" in said and "spec_invalid 4" in said and "stopped: invalid" in said, (
+    output = capsys.readouterr().out
+    assert "0 of 4" in output and "spec_invalid 4" in output and "stopped: invalid" in output, (
         "a model that knows nothing of specs is contained"
     )
-    made = trained.ModelProposer(model)
-    monkeypatch.setattr(made, "player", player(lambda seen, seed: spec(5)))
+    proposer = trained.ModelProposer(model)
+    monkeypatch.setattr(proposer, "player", player(lambda seen, seed: spec(5)))
     view = View(wanted=cells(FAMILIES, 0)[:2], cells=(), families=FAMILIES)
-    assert [certify(t, FAMILIES, 0).family for t in made(view, np.random.default_rng(0), 2)] == ["list_sorting"] * 2
+    assert [certify(t, FAMILIES, 0).family for t in proposer(view, np.random.default_rng(0), 2)] == ["list_sorting"] * 2
 
 
 def test_imitation_says_specs_that_are_certified():

@@ -100,8 +100,8 @@ def test_knobs_without_sense_are_refused(knobs):
 
 def told(texts):
     player = player_of(lambda seen, seed: texts[seed % len(texts)])
-    asked = Problem.make(prompt="7", answer="1", verifier="exact", env="single", family="f", split="train")
-    return player.play([asked], 4, 0)[0].rollouts
+    problem = Problem.make(prompt="7", answer="1", verifier="exact", env="single", family="f", split="train")
+    return player.play([problem], 4, 0)[0].rollouts
 
 
 def cost(model, rollouts):

@@ -25,8 +25,8 @@ def model(seed, tok=tokenizer):
 
 def rows(lengths=(6, 4, 5)) -> Batch:
     rng = np.random.default_rng(0)
-    made = [Row(ids=rng.integers(5, 60, n), trainable=np.arange(n) > 1) for n in lengths]
-    return pack(made)
+    packed = [Row(ids=rng.integers(5, 60, n), trainable=np.arange(n) > 1) for n in lengths]
+    return pack(packed)
 
 
 def distribution(m, batch):
@@ -79,9 +79,9 @@ def test_an_endpoint_with_all_tokens_but_one_tells_as_much_as_the_model():
     batch, policy, teacher = rows(), model(1), model(2)
     v = len(distribution(teacher, batch)[0])
     whole = of([Teacher(model=teacher)], rows(), policy, "forward")
-    most = of([Teacher(top_k=lambda asked: told(teacher, v - 1, batch))], batch, policy, "forward")
+    most = of([Teacher(top_k=lambda wanted: told(teacher, v - 1, batch))], batch, policy, "forward")
     torch.testing.assert_close(most, whole, atol=2e-4, rtol=1e-3)
-    few = of([Teacher(top_k=lambda asked: told(teacher, 5, rows()))], rows(), policy, "forward")
+    few = of([Teacher(top_k=lambda wanted: told(teacher, 5, rows()))], rows(), policy, "forward")
     assert (few <= whole + 1e-4).all() and float(few.detach().sum()) > 0, "fewer outcomes never tell more"
 
 

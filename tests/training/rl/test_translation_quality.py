@@ -42,8 +42,8 @@ def test_the_grammar_by_hand():
 
 @pytest.mark.parametrize("level", [1, 2, 3, 4])
 def test_a_right_translation_is_adequate_in_every_wording(level):
-    made = [translations(3, "train", i, levels=[level]) for i in range(40)]
-    assert all(adequacy(p.answer, p) == 1.0 for p in made)
+    problems = [translations(3, "train", i, levels=[level]) for i in range(40)]
+    assert all(adequacy(p.answer, p) == 1.0 for p in problems)
 
 
 def test_sentence_bleu_by_hand():
@@ -68,13 +68,13 @@ def test_the_scorer_without_a_reference_knows_words_and_no_order():
 
 
 def test_modes_add_up_behind_the_gate():
-    said = "<think>so</think><answer>the cat helped the old dogs</answer>"
+    reply = "<think>so</think><answer>the cat helped the old dogs</answer>"
     lex = lexical("the cat helped the old dogs", RIGHT, "bleu")
     assert 0 < lex < 1
-    assert paid(said, mode="lex") == pytest.approx(1 + lex) and paid(said, mode="sem") == 2.0
-    assert paid(said) == pytest.approx(2 + lex)
+    assert paid(reply, mode="lex") == pytest.approx(1 + lex) and paid(reply, mode="sem") == 2.0
+    assert paid(reply) == pytest.approx(2 + lex)
     assert paid(f"<think>so</think>\n<answer>{RIGHT}</answer>\n") == pytest.approx(3.0)
-    for broken in (f"<answer>{RIGHT}</answer>", RIGHT, f"<think>so<answer>{RIGHT}</answer>", said + said, ""):
+    for broken in (f"<answer>{RIGHT}</answer>", RIGHT, f"<think>so<answer>{RIGHT}</answer>", reply + reply, ""):
         assert paid(broken) == -3.0 and paid(broken, format_bad=-1.0) == -1.0
 
 

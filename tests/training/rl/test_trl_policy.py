@@ -230,8 +230,8 @@ def test_loss_and_gradient_are_those_of_trl(name, seed):
 def test_no_loss_of_the_grpo_trainer_is_left_out():
     """Its own list of loss types, as its source compares them."""
     source = inspect.getsource(trl_class("GRPOTrainer")._compute_loss)
-    said = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) (\[[^\]]*\]|\"\w+\")", source))))
-    assert said == {knobs["loss_type"] for knobs, _, _ in LOSSES.values()} and len(said) >= 8
+    kinds = set(re.findall(r'"(\w+)"', " ".join(re.findall(r"self\.loss_type (?:==|in) (\[[^\]]*\]|\"\w+\")", source))))
+    assert kinds == {knobs["loss_type"] for knobs, _, _ in LOSSES.values()} and len(kinds) >= 8
 
 
 def test_on_the_policy_that_sampled_rloo_is_the_plain_policy_gradient():

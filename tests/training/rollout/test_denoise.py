@@ -121,13 +121,13 @@ def test_a_tree_costs_what_it_should_and_its_samples_share_their_beginnings():
 
 
 def test_the_player_asks_the_network_as_often_as_the_schedule_says():
-    asked = []
+    sizes = []
     model, _ = played()
-    model.register_forward_hook(lambda m, args, out: asked.append(len(args[0])))
+    model.register_forward_hook(lambda m, args, out: sizes.append(len(args[0])))
     world = sprites(**TINY, window=3, branch=2)
     player = DenoisingPlayer(sampler=FlowSampler(model=model), world=world)
     player.play(seeds(1, seed=0, family="sprites"), 8, 1)
-    assert asked == [1, 2, 4, *[8] * 7] and sum(asked) == world.schedule.calls(0)
+    assert sizes == [1, 2, 4, *[8] * 7] and sum(sizes) == world.schedule.calls(0)
 
 
 def test_who_else_is_played_does_not_matter():
@@ -154,11 +154,11 @@ def test_pictures_are_read_as_they_were_drawn():
         for colour in range(4):
             for count, rows in ((0, [1]), (1, [0, 2]), (2, [0, 1, 2])):
                 prompt = (shape, colour, count, 2)
-                found = read(draw(prompt, rows).reshape(1, -1))[0]
-                assert (found[rows, 2] == 1 + shape * len(COLOURS) + colour).all() and (found > 0).sum() == count + 1
-                assert measured(found, prompt)["exact"] == 1 == measured(found, prompt)["score"]
+                grid = read(draw(prompt, rows).reshape(1, -1))[0]
+                assert (grid[rows, 2] == 1 + shape * len(COLOURS) + colour).all() and (grid > 0).sum() == count + 1
+                assert measured(grid, prompt)["exact"] == 1 == measured(grid, prompt)["score"]
                 noisy = draw(prompt, rows).reshape(1, -1) + 0.2 * rng.standard_normal((1, 432))
-                assert np.array_equal(read(noisy)[0], found)
+                assert np.array_equal(read(noisy)[0], grid)
     one = read(draw((0, 0, 1, 0), [0, 1]).reshape(1, -1))[0]
     # Two red squares on the left, asked for three red crosses on the right: the colour alone is right.
     assert measured(one, (1, 0, 2, 2)) == {"shape": 0, "colour": 1, "place": 0, "count": 0, "score": 0.25, "exact": 0}
@@ -172,10 +172,10 @@ def test_pictures_are_read_as_they_were_drawn():
 
 def test_prompts_of_tests_are_never_asked_in_training_and_examples_are_wrong_as_often_as_said():
     train, test = sprites(**TINY), sprites(**TINY, prompts="test")
-    asked = [{w.asked(s) for s in range(3000)} for w in (train, test)]
-    assert len(asked[0]) == 81 and len(asked[1]) == 27 and not asked[0] & asked[1]
+    prompts = [{w.asked(s) for s in range(3000)} for w in (train, test)]
+    assert len(prompts[0]) == 81 and len(prompts[1]) == 27 and not prompts[0] & prompts[1]
     for i, n in enumerate((3, 4, 3, 3)):
-        assert {p[i] for p in asked[1]} == set(range(n))
+        assert {p[i] for p in prompts[1]} == set(range(n))
     for share in (0.0, 0.3):
         pictures, told = sprites(**TINY, wrong_labels=share).examples(1000, np.random.default_rng(1))
         right = [

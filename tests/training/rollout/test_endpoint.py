@@ -83,10 +83,10 @@ class Server:
 
 @pytest.fixture
 def server():
-    made = Server(lambda body: f"you said {body['messages'][-1]['content']}")
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    echo = Server(lambda body: f"you said {body['messages'][-1]['content']}")
+    yield echo
+    echo.http.shutdown()
+    echo.http.server_close()
 
 
 def endpoint(server, tmp_path, **knobs) -> Endpoint:
@@ -132,10 +132,10 @@ def raw():
                 except OSError:
                     return
                 with caller:
-                    asked = b""
-                    while b"\r\n\r\n" not in asked:
-                        asked += caller.recv(65536)
-                    head, _, body = asked.partition(b"\r\n\r\n")
+                    request = b""
+                    while b"\r\n\r\n" not in request:
+                        request += caller.recv(65536)
+                    head, _, body = request.partition(b"\r\n\r\n")
                     length = int(re.search(rb"(?i)content-length: (\d+)", head)[1])
                     while len(body) < length:
                         body += caller.recv(65536)
@@ -275,12 +275,12 @@ def test_a_reply_that_drips_has_an_end(tmp_path) -> None:
 
 def test_answers_come_in_order_and_are_paid_for_once(server, tmp_path) -> None:
     model = endpoint(server, tmp_path, workers=4)
-    said = model([*asks(9), asks(1)[0]], SAMPLING)
-    assert said == [f"you said question {i}" for i in (*range(9), 0)] and len(server.bodies) == 9
+    replies = model([*asks(9), asks(1)[0]], SAMPLING)
+    assert replies == [f"you said question {i}" for i in (*range(9), 0)] and len(server.bodies) == 9
     assert (model.usage.requests, model.usage.prompt_tokens, model.usage.completion_tokens) == (9, 18, 36)
     again = endpoint(server, tmp_path)
     assert (
-        again(asks(9), SAMPLING) == said[:9]
+        again(asks(9), SAMPLING) == replies[:9]
         and len(server.bodies) == 9
         and again.usage.cached == 9
         and again.usage.requests == 0
@@ -326,7 +326,7 @@ def test_what_passes_is_tried_again(server, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ([404], r"refuses the request \(404: .*no such model"),
         ([401], "401"),
@@ -336,9 +336,9 @@ def test_what_passes_is_tried_again(server, tmp_path) -> None:
         ([b'{"choices": [{"message": {"content": null}}]}'], "no text"),
     ],
 )
-def test_what_does_not_pass_is_one_sentence(server, tmp_path, script, said) -> None:
+def test_what_does_not_pass_is_one_sentence(server, tmp_path, script, message) -> None:
     server.script = script
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         endpoint(server, tmp_path, retries=2, wait=lambda s: None, key="s3cret")([ASK], SAMPLING)
 
 

@@ -167,10 +167,10 @@ def test_a_step_sampled_by_other_weights_stops_the_run():
 
 
 def test_an_experience_asks_after_each_step():
-    asked = []
-    e = experience(compared=lambda: asked.append(1) or {"probe_gap": 0.25})
+    calls = []
+    e = experience(compared=lambda: calls.append(1) or {"probe_gap": 0.25})
     _, metrics = e(0)
-    assert asked == [1] and metrics["probe_gap"] == 0.25
+    assert calls == [1] and metrics["probe_gap"] == 0.25
     e.player = SimpleNamespace(**vars(e.player), play=lambda *_: e.groups)
     e.player.sampler.version = 9  # what comes now says that it is older
     with pytest.raises(WrongVersion, match="not synced"):

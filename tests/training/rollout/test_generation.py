@@ -44,19 +44,19 @@ def prompts(n):
     return [RENDERER.encode("user 314"[: 3 + i % 5]) for i in range(n)]
 
 
-def batch_of(asked, segments, **more):
+def batch_of(questions, segments, **more):
     problem = Problem.make(prompt="x", answer="1", verifier="exact", family="toy", split="train")
     rows = []
-    for prompt, turns in zip(asked, segments, strict=True):
+    for prompt, turns in zip(questions, segments, strict=True):
         parts = (Segment(ids=prompt, role="env"), *turns)
         rows.append(rollout_row(Rollout(problem=problem, group="g", segments=parts, score=Scored(value=1.0)), 1.0, 0))
     return pack(rows)
 
 
 def played(way, model, n=6, sampling=SAMPLING):
-    asked = prompts(n)
-    segments = way.sampler(model, RENDERER).open(asked, list(range(n))).generate(sampling)
-    return asked, segments, batch_of(asked, [[s] for s in segments])
+    questions = prompts(n)
+    segments = way.sampler(model, RENDERER).open(questions, list(range(n))).generate(sampling)
+    return questions, segments, batch_of(questions, [[s] for s in segments])
 
 
 @pytest.mark.parametrize("likelihood", ["plackett_luce", "weighted_logp"])
@@ -77,8 +77,8 @@ def test_mixtures_are_replayed_on_the_recorded_inputs(weights, likelihood):
 
 def test_a_mixture_of_one_is_plain_sampling_and_its_gradient():
     way, model = mixture_of_tokens(k=1), policy()
-    asked, segments, batch = played(way, model)
-    plain = TorchSampler(model, RENDERER.end_id).open(asked, list(range(6))).generate(SAMPLING)
+    questions, segments, batch = played(way, model)
+    plain = TorchSampler(model, RENDERER.end_id).open(questions, list(range(6))).generate(SAMPLING)
     for a, b in zip(segments, plain, strict=True):
         assert a.ids.tolist() == b.ids.tolist() and a.stop == b.stop
         assert np.allclose(a.logp, b.logp, atol=1e-5)
@@ -120,17 +120,17 @@ def test_sets_are_drawn_as_often_as_their_log_prob_says():
 
 def test_a_neighbour_changes_nothing_and_a_turn_may_follow_a_turn():
     way, model = mixture_of_tokens(k=3), policy()
-    asked, segments, _ = played(way, model)
-    alone = way.sampler(model, RENDERER).open(asked[2:3], [2]).generate(SAMPLING)[0]
+    questions, segments, _ = played(way, model)
+    alone = way.sampler(model, RENDERER).open(questions[2:3], [2]).generate(SAMPLING)[0]
     assert alone.ids.tolist() == segments[2].ids.tolist()
     assert np.array_equal(alone.extras["mixture_ids"], segments[2].extras["mixture_ids"])
-    session = way.sampler(model, RENDERER).open(asked[:2], [0, 1])
+    session = way.sampler(model, RENDERER).open(questions[:2], [0, 1])
     first = session.generate(SAMPLING)
     told = RENDERER.encode("4 1")
     session.observe([0, 1], [told, told])
     second = session.generate(SAMPLING)
     heard = Segment(ids=told, role="env")
-    batch = batch_of(asked[:2], [[a, heard, b] for a, b in zip(first, second, strict=True)])
+    batch = batch_of(questions[:2], [[a, heard, b] for a, b in zip(first, second, strict=True)])
     on = batch.trainable
     assert torch.allclose(way.read(model, batch).logp[on], batch.columns["sampling_logp"][on], atol=2e-4)
 

@@ -37,9 +37,9 @@ def said(slots, init_range=0.2, tokens=30):
 def test_replayed_steps_say_what_steps_say(slots, init_range, request):
     tokens = 30 if init_range == 0.2 else graphs.COLUMNS + 20  # the columns of one graph are not enough
     _, want = said(slots, init_range, tokens)
-    made = request.getfixturevalue("recorded_graphs")
+    graphs_rows = request.getfixturevalue("recorded_graphs")
     source, got = said(slots, init_range, tokens)
-    assert source.graphs and len(made) > 1, "more than one graph: rows went, or columns were full"
+    assert source.graphs and len(graphs_rows) > 1, "more than one graph: rows went, or columns were full"
     for a, b in zip(got, want, strict=True):
         assert a.ids.tolist() == b.ids.tolist() and a.stop == b.stop
         np.testing.assert_allclose(a.logp, b.logp, atol=1e-5)

@@ -29,9 +29,9 @@ from training.rollout.play import Player
 def renderers():
     """Those of every second family of models that is not refused. Built when a test first asks for them: every worker
     collects every file, and the tokenizers take seconds."""
-    found = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]
-    assert len(found) >= 15
-    return found
+    usable = [Renderer(c.tokenizer()) for c in TABLE if not c.refused][::2]
+    assert len(usable) >= 15
+    return usable
 
 
 @cache
@@ -70,10 +70,10 @@ def problems():
             given = (check.get("given") or {}).get("problem")
             if check["piece"].startswith("env/") and given:
                 prompt = given.get("prompt", "")
-                asked = prompt if isinstance(prompt, str) else [Message(**m) for m in prompt]
+                posed = prompt if isinstance(prompt, str) else [Message(**m) for m in prompt]
                 rest = {k: v for k, v in given.items() if k in ("answer", "verifier", "args", "family")}
                 yield Problem.make(
-                    prompt=asked, split="train", **({"answer": "", "verifier": "exact", "family": "x"} | rest)
+                    prompt=posed, split="train", **({"answer": "", "verifier": "exact", "family": "x"} | rest)
                 )
     yield Problem.make(
         prompt="Go from S to G: S./.G",
@@ -132,9 +132,9 @@ def test_training_data_begin_as_episodes_do(name, by):
     told = told_to(name, TOLD[by])
     env, problem, tools = played(name, told)
     begins = Opening({name: env}, tools, {problem.id: problem})
-    said = Message(role="assistant", content="<answer>7</answer>")
+    answer = Message(role="assistant", content="<answer>7</answer>")
     demonstration = begins.demonstration(
-        Demonstration.make(problem=problem.id, messages=[*problem.prompt, said], split="train")
+        Demonstration.make(problem=problem.id, messages=[*problem.prompt, answer], split="train")
     )
     pair = begins.pair(
         PreferencePair.make(
@@ -153,20 +153,20 @@ def test_training_data_begin_as_episodes_do(name, by):
             Player(sampler=Listening(), renderer=renderer, envs={name: env}, tools=tools, max_tokens=10**6).play(
                 [problem], 1
             )
-        asked = heard.value.args[0][0]
-        assert told in renderer.tokenizer.decode(asked[asked >= 0])  # below 0: a part of a picture
+        prompt_ids = heard.value.args[0][0]
+        assert told in renderer.tokenizer.decode(prompt_ids[prompt_ids >= 0])  # below 0: a part of a picture
         for row in (demonstration_row(renderer, demonstration.messages, 0.0), pair_rows(renderer, [pair], 10**6)[0][0]):
-            np.testing.assert_array_equal(row.ids, np.concatenate([asked, renderer.turn(said.content)]))
+            np.testing.assert_array_equal(row.ids, np.concatenate([prompt_ids, renderer.turn(answer.content)]))
 
 
 def test_what_a_program_plays_is_left_as_it_is_stored():
     """It begins with what the program asks, which nobody knows before: no program is started to find out."""
     problem = Problem.make(prompt="x", answer="a", verifier="exact", family="f", env="program", split="train")
     begins = Opening({"program": find("env", "program")(command="cmd")}, {}, {problem.id: problem})
-    said = Demonstration.make(
+    demonstration = Demonstration.make(
         problem=problem.id, messages=[*problem.prompt, Message(role="assistant", content="a")], split="train"
     )
-    assert begins.demonstration(said) == said and begins.as_written == 1
+    assert begins.demonstration(demonstration) == demonstration and begins.as_written == 1
     with pytest.raises(ValueError, match="played by a program .* can only be played"):
         opening(begins.envs["program"], problem, {})
 

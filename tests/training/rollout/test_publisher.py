@@ -68,9 +68,9 @@ def engine_of(urls, place, by, **more):
     """Servers behind one publisher, as tasks/models/engines.py puts them together."""
     servers = [Server(u, place / "weights", patience=0.0) for u in urls]
     publisher = Publisher(by, "cpu", place / "weights", **{"backend": "gloo", "limit": 5.0, "bucket": 4096, **more})
-    made = Servers(servers, publisher=publisher)
+    source = Servers(servers, publisher=publisher)
     publisher.fit(servers)
-    return made
+    return source
 
 
 def said(model, engine, version=0):
@@ -137,17 +137,19 @@ def two(bucket=1 << 20, limit=5.0):
     listener = transport.listening("127.0.0.1")
     at = listener.getsockname()
     assert at[0] == "127.0.0.1", "others cannot reach it"
-    made = {}
-    join = lambda rank, **more: made.update({rank: transport.Group(at, rank, 2, "gloo", "cpu", limit, bucket, **more)})  # noqa: E731
+    groups = {}
+    join = lambda rank, **more: groups.update(
+        {rank: transport.Group(at, rank, 2, "gloo", "cpu", limit, bucket, **more)}
+    )  # noqa: E731
     beside = threading.Thread(target=join, args=(1,))
     beside.start()
     join(0, listener=listener)
     beside.join(10)
     try:
-        yield made[0], made[1]
+        yield groups[0], groups[1]
     finally:
-        made[0].close()
-        made[1].close()
+        groups[0].close()
+        groups[1].close()
 
 
 @pytest.mark.parametrize("bit", [0, 7, 2047])

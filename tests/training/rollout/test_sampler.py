@@ -50,10 +50,10 @@ def as_row(parts):
     model = np.concatenate(
         [np.full(len(p if isinstance(p, np.ndarray) else p.ids), not isinstance(p, np.ndarray)) for p in parts]
     )
-    said = [p for p in parts if not isinstance(p, np.ndarray)]
+    turns = [p for p in parts if not isinstance(p, np.ndarray)]
     columns = {name: np.zeros(len(ids)) for name in ("logp", "entropy")}
     for name, column in columns.items():
-        column[model] = np.concatenate([getattr(s, name) for s in said])
+        column[model] = np.concatenate([getattr(s, name) for s in turns])
     return Row(ids=ids, trainable=model, columns=columns)
 
 
@@ -159,11 +159,11 @@ def test_thousands_of_greedy_tokens_are_the_learners_likeliest():
     source = sampler()
     source.end_id = -1  # it never ends
     rows = tiny.ids(*[4] * 24, below=16)
-    said = [s for (s,) in (p[1:] for p in play(source, rows, range(24), Sampling(temperature=0.0, max_tokens=100)))]
-    assert {s.stop for s in said} == {"length"} and {len(s.ids) for s in said} == {100}, (
+    turns = [s for (s,) in (p[1:] for p in play(source, rows, range(24), Sampling(temperature=0.0, max_tokens=100)))]
+    assert {s.stop for s in turns} == {"length"} and {len(s.ids) for s in turns} == {100}, (
         "what never ends is cut, and says so"
     )
-    streams = [np.concatenate([r, s.ids]) for r, s in zip(rows, said, strict=True)]
+    streams = [np.concatenate([r, s.ids]) for r, s in zip(rows, turns, strict=True)]
     lengths = [len(x) for x in streams]
     position = torch.from_numpy(np.concatenate([np.arange(n) for n in lengths]))
     with torch.no_grad():
@@ -234,8 +234,8 @@ def test_compiled_layers_of_three_architectures_and_their_weights(kind, more):
         for name, w in cached.named().items():
             assert torch.equal(w, named[name]) and w.data_ptr() != named[name].data_ptr(), name
     source = TorchSampler(model, -1)
-    said = play(source, tiny.ids(5, 9, below=40), range(2), Sampling(max_tokens=15))
-    batch = pack([as_row(parts) for parts in said])
+    played = play(source, tiny.ids(5, 9, below=40), range(2), Sampling(max_tokens=15))
+    batch = pack([as_row(parts) for parts in played])
     with torch.no_grad():
         torch.testing.assert_close(
             token_stats(model, batch).logp[batch.trainable],
@@ -326,10 +326,10 @@ def test_a_turn_that_a_string_stopped_is_ended_by_the_environments_words():
     (group,) = player.play([problem], 12, "seed")
     stops = set()
     for r in group.rollouts:
-        for said, told in zip(r.segments[1::2], r.segments[2::2], strict=False):
-            stops.add(said.stop)
-            assert (told.ids[0] == end) == (said.stop == "stop_string") and (said.ids[-1] == end) == (
-                said.stop == "end"
+        for turn, told in zip(r.segments[1::2], r.segments[2::2], strict=False):
+            stops.add(turn.stop)
+            assert (told.ids[0] == end) == (turn.stop == "stop_string") and (turn.ids[-1] == end) == (
+                turn.stop == "end"
             )
     assert "stop_string" in stops
 
@@ -365,9 +365,9 @@ def test_a_guided_turn_is_one_of_the_choices_with_its_own_probability():
             total.append(float(logp[k, token] - logp[k, allowed].logsumexp(0)))
         want[choice] = total
     assert sum(math.exp(sum(x)) for x in want.values()) == pytest.approx(1)
-    said = [p[1] for p in play(source, [prompt] * 200, range(200), Sampling(max_tokens=12, choices=CHOICES))]
+    turns = [p[1] for p in play(source, [prompt] * 200, range(200), Sampling(max_tokens=12, choices=CHOICES))]
     counts = dict.fromkeys(CHOICES, 0)
-    for s in said:
+    for s in turns:
         text = source.renderer.decode(s.ids)
         counts[text] += 1
         assert s.stop == "end" and s.ids[-1] == end
@@ -494,32 +494,32 @@ def test_the_tail_of_a_large_vocabulary_is_reached():
 
 
 def test_every_turn_draws_numbers_of_its_own(monkeypatch):
-    made, real = [], _Turn.__init__
-    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or made.append(self))
+    turns, real = [], _Turn.__init__
+    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or turns.append(self))
     play(sampler(), PROMPTS, range(5), Sampling(max_tokens=30), TOLD)
-    numbers = [x for turn in made for x in turn.uniforms.tolist() if x]  # 0: of a conversation that was over
+    numbers = [x for turn in turns for x in turn.uniforms.tolist() if x]  # 0: of a conversation that was over
     assert len(set(numbers)) == len(numbers) > 200, "no number serves two turns, samples or positions"
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_what_is_drawn_is_what_the_definition_draws_from_these_numbers(monkeypatch, temperature):
     """From the turn's own numbers and the learner's log-probs by inverse CDF, token by token."""
-    made, real = [], _Turn.__init__
-    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or made.append(self))
+    turns, real = [], _Turn.__init__
+    monkeypatch.setattr(_Turn, "__init__", lambda self, *given: real(self, *given) or turns.append(self))
     source = sampler()
     out = play(source, PROMPTS, range(5), Sampling(max_tokens=30, temperature=temperature))
-    uniforms = made[0].uniforms.view(5, 30)
-    for row, (prompt, said) in enumerate(out):
-        ids = torch.from_numpy(np.concatenate([prompt, said.ids]))
+    uniforms = turns[0].uniforms.view(5, 30)
+    for row, (prompt, turn) in enumerate(out):
+        ids = torch.from_numpy(np.concatenate([prompt, turn.ids]))
         with torch.no_grad():
             hidden = hidden_states(source.model, ids, torch.arange(len(ids)), PackedRows([len(ids)]))[
                 len(prompt) - 1 : -1
             ]
             token, logp, _ = _draw(
-                hidden @ head_weight(source.model).T, Sampling(temperature=temperature), uniforms[row, : len(said.ids)]
+                hidden @ head_weight(source.model).T, Sampling(temperature=temperature), uniforms[row, : len(turn.ids)]
             )
-        assert token.tolist() == said.ids.tolist()
-        np.testing.assert_allclose(said.logp, logp, atol=1e-4)
+        assert token.tolist() == turn.ids.tolist()
+        np.testing.assert_allclose(turn.logp, logp, atol=1e-4)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -548,8 +548,8 @@ def test_each_row_is_held_to_its_own_choices_and_a_free_row_to_none():
     turns = session.generate(Sampling(max_tokens=12), held * 10)
     texts = [source.renderer.decode(s.ids[:-1] if s.ids[-1] == source.end_id else s.ids) for s in turns]
     for k, mine in enumerate(lists):
-        said = set(texts[k::4])
-        assert said <= set(mine) if mine else len(said) > 5
+        own_texts = set(texts[k::4])
+        assert own_texts <= set(mine) if mine else len(own_texts) > 5
     assert len(set(texts[0::4])) > 1 and all(float(s.logp.sum()) == 0.0 for s in turns[1::4]), "one choice is certain"
     free = TorchSampler(source.model, source.end_id).open(prompts * 10, range(40)).generate(Sampling(max_tokens=12))
     assert [s.ids.tolist() for s in free[2::4]] == [s.ids.tolist() for s in turns[2::4]], "a free row draws as ever"

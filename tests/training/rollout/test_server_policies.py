@@ -174,8 +174,8 @@ def test_servers_without_room_for_the_policies_are_refused(serving, tmp_path):
     at = serving(**SMALL)
     how = dict(folder=tmp_path, work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, policies=BOTH)
     engine = ",".join(at.urls)
-    made = engines.sampler(engine, at.policies.model, of.END, **how, rank=2)
-    assert made.engine.policies == BOTH and len(made.engine.servers) == 2
+    source = engines.sampler(engine, at.policies.model, of.END, **how, rank=2)
+    assert source.engine.policies == BOTH and len(source.engine.servers) == 2
     alone = engines.sampler(at.urls[0], at.policies.model, of.END, **how, rank=2)
     assert isinstance(alone.engine, Servers), "one server is given adapters too"
     asked(alone)
@@ -219,8 +219,8 @@ def test_servers_that_a_run_starts_are_told_to_hold_adapters(monkeypatch, servin
     monkeypatch.setattr(engines, "started", started)
     monkeypatch.setattr(engines, "find_spec", lambda name: True)
     how = dict(folder=tmp_path, work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, samplers=2)
-    made = engines.sampler("vllm", at.policies.model, of.END, **how, policies=BOTH, rank=2)
-    asked(made)
+    source = engines.sampler("vllm", at.policies.model, of.END, **how, policies=BOTH, rank=2)
+    asked(source)
     ((n, options),) = begun
     flags = vllm_engine.command(tmp_path, 1, options)
     assert n == 2 and {"--enable-lora", "--max-loras=2", "--max-lora-rank=8", "--max-cpu-loras=2"} <= set(flags)

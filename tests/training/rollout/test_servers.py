@@ -86,8 +86,8 @@ def test_a_servers_turns_are_asked_elsewhere_with_their_seeds(three, capsys):
     turns = source.open(prompts(12), range(12)).generate(Sampling())
     assert [s.ids.tolist() for s in turns] == want and source.lost == [0, 0], "nothing is lost, and nothing differs"
     assert len(ports[0].asked) + len(ports[2].asked) == 10
-    said = capsys.readouterr().err
-    assert f"127.0.0.1:{ports[1].server_port}" in said and said.count("left out until the next weights") == 1
+    error = capsys.readouterr().err
+    assert f"127.0.0.1:{ports[1].server_port}" in error and error.count("left out until the next weights") == 1
 
 
 def test_a_server_that_is_back_gets_the_weights_before_it_is_asked(three):
@@ -193,13 +193,13 @@ def test_two_real_servers_of_which_one_is_killed(tmp_path):
     (one, killed), (other, _) = pair = engines.started(tmp_path / "model", 2, options, tmp_path / "work")
     try:
         source = EngineSampler(model, END, engine := engines._together([one, other], model, "float32", 128))
-        asked = Sampling(temperature=1.0, max_tokens=8)
+        sampling = Sampling(temperature=1.0, max_tokens=8)
         session = source.open(prompts(6), range(6))
-        first = session.generate(asked)
+        first = session.generate(sampling)
         assert len(set(engine._home.values())) == 2 and all(s.stop != "lost" for s in first)
-        want = [s.ids.tolist() for s in source.open(prompts(6), range(6, 12)).generate(asked)]
+        want = [s.ids.tolist() for s in source.open(prompts(6), range(6, 12)).generate(sampling)]
         os.killpg(killed.pid, signal.SIGKILL)
-        again = source.open(prompts(6), range(6, 12)).generate(asked)
+        again = source.open(prompts(6), range(6, 12)).generate(sampling)
         assert [s.ids.tolist() for s in again] == want and source.lost == [0, 0]
         assert [s.url for s in engine._live] == [other.url]
     finally:

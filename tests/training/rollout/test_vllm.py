@@ -278,21 +278,21 @@ def test_a_server_that_is_gone_is_waited_for_and_then_given_up(tmp_path, capsys)
 def test_what_vllm_would_do_otherwise_is_refused(port, tmp_path):
     """By both ways of asking it, and not as a lost request."""
     source = EngineSampler(tiny.build(), END, served(port, tmp_path))
-    for sampling, said in (
+    for sampling, message in (
         (Sampling(choices=("a", "b")), "held to choices"),
         (Sampling(min_p=0.1, top_p=0.9), "set top_p = 0.9 or min_p = 0.1 alone"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             vllm_engine.request(sampling, 1, END)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             source.open(tiny.ids(4), [1]).generate(sampling)
     assert not [path for path, _ in port.seen if path == "/v1/completions"]
 
 
 def test_all_of_a_sampling_is_asked_for(port, tmp_path):
-    asked = Sampling(temperature=0.5, top_k=7, min_p=0.1, max_tokens=5, stop=("\x00",), stop_ids=(7,))
+    sampling = Sampling(temperature=0.5, top_k=7, min_p=0.1, max_tokens=5, stop=("\x00",), stop_ids=(7,))
     source = EngineSampler(tiny.build(), END, served(port, tmp_path), renderer=tiny.Scripted(None).renderer)
-    (turn,) = source.open(tiny.ids(4), [1]).generate(asked)
+    (turn,) = source.open(tiny.ids(4), [1]).generate(sampling)
     body = port.seen[-1][1]
     want = {
         "temperature": 0.5,
@@ -311,7 +311,7 @@ def test_all_of_a_sampling_is_asked_for(port, tmp_path):
         ([5], "abort", "lost"),
     ):
         port.say = {"token_ids": ids, "logprobs": {"token_logprobs": [-1.0] * len(ids)}, "finish_reason": reason}
-        assert source.open(tiny.ids(4), [1]).generate(asked)[0].stop == stop
+        assert source.open(tiny.ids(4), [1]).generate(sampling)[0].stop == stop
 
 
 def test_a_server_that_is_none_of_vllms_is_a_sentence(port, tmp_path):
@@ -431,12 +431,12 @@ def stops_where_the_torch_sampler_does(source):
     it. Prompts end as prompts do, in text: vLLM counts what their last bytes leave open to the turn."""
     renderer = tiny.Scripted(None).renderer
     ending = Ending.of(STOPPING, END, renderer, len(tiny.tokenizer()))
-    found = source.open([np.append(p, renderer.encode("\n")) for p in PROMPTS * 8], range(40)).generate(STOPPING)
-    for segment in found:
+    segments = source.open([np.append(p, renderer.encode("\n")) for p in PROMPTS * 8], range(40)).generate(STOPPING)
+    for segment in segments:
         ids = segment.ids
         whys = ((i, ending.why(int(ids[i]), ids[: i + 1])) for i in range(len(ids)))
         assert (len(ids) - 1, segment.stop) == next((x for x in whys if x[1]), (STOPPING.max_tokens - 1, "length"))
-    return {s.stop for s in found}
+    return {s.stop for s in segments}
 
 
 @installed
@@ -448,13 +448,13 @@ def test_turns_stop_at_strings_and_ids(vllm):
 def test_frequencies_are_the_models(vllm):
     source = sampler(vllm, seed=1, init_range=0.1)
     n = 4000
-    said = source.open([PROMPTS[0]] * n, range(n)).generate(Sampling(max_tokens=1))
-    _, full = learned(source.model, PROMPTS[0], said[0].ids)
+    turns = source.open([PROMPTS[0]] * n, range(n)).generate(Sampling(max_tokens=1))
+    _, full = learned(source.model, PROMPTS[0], turns[0].ids)
     p = full[0].double().exp().numpy()
-    share = np.bincount([int(s.ids[0]) for s in said], minlength=len(p))
+    share = np.bincount([int(s.ids[0]) for s in turns], minlength=len(p))
     likely = p * n >= 5
-    expected, found = np.append(p[likely], p[~likely].sum()) * n, np.append(share[likely], share[~likely].sum())
-    chi2, freedom = float(((found - expected) ** 2 / expected).sum()), len(expected) - 1
+    expected, observed = np.append(p[likely], p[~likely].sum()) * n, np.append(share[likely], share[~likely].sum())
+    chi2, freedom = float(((observed - expected) ** 2 / expected).sum()), len(expected) - 1
     assert chi2 < freedom + 4 * (2 * freedom) ** 0.5, f"chi2 {chi2:.0f} with {freedom} degrees of freedom"
 
 
@@ -544,13 +544,13 @@ def test_an_engine_that_breaks_is_started_again(vllm, monkeypatch, capsys):
 def test_an_exported_folder_says_what_the_learner_says(vllm, tied, tmp_path):
     """The export has vLLM read the folder itself. One engine at a time: the next test starts its own again."""
     sizes = {"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32}
-    made = exported.build("qwen3", tie_word_embeddings=tied, seed=6, **sizes)
-    save_model(made, exported.tokenizer(), tmp_path / "model")
+    network = exported.build("qwen3", tie_word_embeddings=tied, seed=6, **sizes)
+    save_model(network, exported.tokenizer(), tmp_path / "model")
     vllm.close()
     about = Settings(prompts=3)
-    found = export(tmp_path, str(tmp_path / "model"), "vllm", tmp_path / "out", about, say=lambda line: None)
+    checks = export(tmp_path, str(tmp_path / "model"), "vllm", tmp_path / "out", about, say=lambda line: None)
     vllm.close()  # the engine of the export, too
-    (by_vllm,) = [p for p in found if p.reader.startswith("vllm ")]
+    (by_vllm,) = [p for p in checks if p.reader.startswith("vllm ")]
     assert by_vllm.prompts == 3 and by_vllm.tokens > 10 and by_vllm.differ == 0
 
 
@@ -661,7 +661,7 @@ def test_adapters_alone_are_pushed(vllm, tmp_path):
     engine = vllm_engine.InProcess(tmp_path / "model", vllm_engine.settings(max_length=128, memory=0.25, rank=2))
     adapt(base, {"rank": 2, "modules": ["q_proj", "v_proj"]}, seed=3)
     source = EngineSampler(base, END, engine, renderer=tiny.Scripted(None).renderer)
-    said = []
+    log_probs = []
     try:
         for version in range(3):
             source.version = version
@@ -669,12 +669,12 @@ def test_adapters_alone_are_pushed(vllm, tmp_path):
             for prompt, segment in zip(PROMPTS, segments, strict=True):
                 want, _ = learned(base, prompt, segment.ids)
                 assert np.abs(want - segment.logp).max() < 1e-3 and segment.version == version
-            said.append([s.logp.tolist() for s in segments])
+            log_probs.append([s.logp.tolist() for s in segments])
             with torch.no_grad():
                 for p in base.parameters():
                     if p.requires_grad:
                         p.add_(torch.randn(p.shape, generator=torch.Generator().manual_seed(version)) * 0.2)
-        assert said[0] != said[1] != said[2] and engine.version() == 2
+        assert log_probs[0] != log_probs[1] != log_probs[2] and engine.version() == 2
         assert engine.pushed <= 0.03 * whole, (engine.pushed, whole)
     finally:
         engine.close()

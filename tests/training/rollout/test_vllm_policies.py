@@ -145,8 +145,8 @@ def test_mistakes_are_sentences(monkeypatch, tmp_path):
         UserError, match="at most the 256 positions of this model, and a conversation may have 512 tokens"
     ):
         engines.sampler("vllm", policies.model, END, **{**how, "max_length": 512}, rank=2)
-    made = engines.sampler("vllm", policies.model, END, **how, rank=2)
-    assert made.engine.policies == ("one", "other") and made.engine.settings["max_loras"] == 2
+    sampler = engines.sampler("vllm", policies.model, END, **how, rank=2)
+    assert sampler.engine.policies == ("one", "other") and sampler.engine.settings["max_loras"] == 2
 
 
 missing = find_spec("vllm") is None
