@@ -40,10 +40,10 @@ async def echo(scope, receive, send):
 def served(app, **options):
     """The port of an application that `tasks.core.local` serves in a thread."""
     port = free_port()
-    made = local.config(app, port=port, lifespan="off")
+    config = local.config(app, port=port, lifespan="off")
     if options:
-        made.http = local.protocol(**options)
-    server = uvicorn.Server(made)
+        config.http = local.protocol(**options)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -251,10 +251,10 @@ def test_idle_connections_lock_nobody_out():
 
 def test_a_request_that_never_comes_to_its_end_is_closed():
     with served(local.Guard(echo), seconds=0.2) as port:
-        for said in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+        for beginning in (b"", b"GET / HTTP/1.1\r\nHost: 127", b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
             with socket.create_connection(("127.0.0.1", port), 300) as s:
-                s.sendall(said)
-                if said.endswith(b"\r\n\r\n"):  # half of a second request after a whole one
+                s.sendall(beginning)
+                if beginning.endswith(b"\r\n\r\n"):  # half of a second request after a whole one
                     assert s.recv(65536).startswith(b"HTTP/1.1 200")
                     s.sendall(b"GET /")
                 while s.recv(65536):
@@ -274,17 +274,17 @@ def test_an_application_may_wrap_what_is_refused():
         except Exception as e:
             raise ExceptionGroup("tasks", [e]) from e
 
-    said = []
+    messages = []
 
     async def send(message):
-        said.append(message)
+        messages.append(message)
 
     async def receive():
         return {"type": "http.request", "body": b"x" * 11, "more_body": False}
 
     scope = {"type": "http", "method": "POST", "path": "/", "headers": [(b"host", b"localhost")]}
     asyncio.run(local.Guard(wraps, max_body=10)(scope, receive, send))
-    assert said[0]["status"] == 413
+    assert messages[0]["status"] == 413
 
 
 def test_a_connection_does_not_wait_for_acknowledgements():

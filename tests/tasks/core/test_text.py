@@ -18,8 +18,8 @@ HARM = "\x1b]0;taken\x07\x1b[2J\x9b1A\u202eevil\u2066\u200f\r\x00\x7f\u2028\U000
 KEPT = "Ünï — 東京 \u00a0 العربية नमस्ते 👩\u200d🚀 می\u200cخواهم\ttab\nline"
 
 
-def clean(said):
-    return not any(c in said for c in HARM if c not in "]0;taken[2JA1evil")
+def clean(written):
+    return not any(c in written for c in HARM if c not in "]0;taken[2JA1evil")
 
 
 def test_what_acts_or_hides_is_replaced_and_all_scripts_are_kept():
@@ -31,8 +31,8 @@ def test_what_acts_or_hides_is_replaced_and_all_scripts_are_kept():
 def test_json_reads_back_the_same():
     value = {"a" + HARM: [HARM, KEPT, 1.5, None]}
     for indent in (None, 1):
-        said = text.dumps(value, indent)
-        assert clean(said) and json.loads(said) == value and "東京" in said
+        written = text.dumps(value, indent)
+        assert clean(written) and json.loads(written) == value and "東京" in written
 
 
 def test_streams_are_put_back_and_nest(capsys):
@@ -45,8 +45,8 @@ def test_streams_are_put_back_and_nest(capsys):
             text.own(sys.stdout).write("\x1b[1mours")
         assert isinstance(sys.stdout.fileno, object) and sys.stdout.isatty() is False
     assert sys.stdout is before
-    said = capsys.readouterr()
-    assert said.out.endswith("\x1b[1mours") and clean(said.out.removesuffix("\x1b[1mours")) and clean(said.err)
+    output = capsys.readouterr()
+    assert output.out.endswith("\x1b[1mours") and clean(output.out.removesuffix("\x1b[1mours")) and clean(output.err)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_errors_of_commands(tmp_path, monkeypatch, capsys, words):
         code = main(words)
     except SystemExit as e:
         code = e.code
-    said = capsys.readouterr()
-    assert code and clean(said.out + said.err) and said.out + said.err
+    output = capsys.readouterr()
+    assert code and clean(output.out + output.err) and output.out + output.err
 
 
 def test_file_names_and_contents_of_sources(tmp_path, monkeypatch, capsys):
@@ -88,16 +88,16 @@ def test_file_names_and_contents_of_sources(tmp_path, monkeypatch, capsys):
     (tmp_path / f"{name}.xyz").write_text("\x1b")
     for path in tmp_path.glob("a*"):
         main(["kb", "build", str(path), "--out", str(tmp_path / "kb")])
-    said = capsys.readouterr()
-    assert clean(said.out + said.err) and "\ufffd" in said.out + said.err
+    output = capsys.readouterr()
+    assert clean(output.out + output.err) and "\ufffd" in output.out + output.err
 
 
 def test_the_traceback_of_an_error_of_ours():
     script = "import flows.cli\nwith flows.cli.terminal():\n    raise RuntimeError('\\x1b[2J\\u202e' + chr(0xd800))"
     env = {**os.environ, "PYTHONPATH": str(CODE)}
     done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True)
-    said = done.stderr.decode()
-    assert done.returncode == 1 and "RuntimeError: \ufffd[2J\ufffd\ufffd" in said and "Traceback" in said
+    error = done.stderr.decode()
+    assert done.returncode == 1 and "RuntimeError: \ufffd[2J\ufffd\ufffd" in error and "Traceback" in error
 
 
 def test_the_progress_line(monkeypatch):
@@ -135,6 +135,6 @@ def test_pages_show_nothing_that_hides(tmp_path, monkeypatch, capsys):
     assert clean(capsys.readouterr().out)
     html = (tmp_path / "out/index.html").read_text()
     assert clean(html) and "\ufffd[2J\ufffd" in html
-    found = [p for folder in ("tasks", "flows") for p in Path(CODE / folder).rglob("*.py")]
-    direct = [p.name for p in found if "from html import" in p.read_text() or "import html" in p.read_text()]
+    modules = [p for folder in ("tasks", "flows") for p in Path(CODE / folder).rglob("*.py")]
+    direct = [p.name for p in modules if "from html import" in p.read_text() or "import html" in p.read_text()]
     assert direct == ["text.py"], "pages escape through tasks/core/text.py"

@@ -81,15 +81,17 @@ def load(root, **spec):
 
 
 def test_log_probs_of_texts_are_those_of_transformers(player):
-    asked = [(a.tolist(), b.tolist()) for a, b in zip(tiny.ids(5, 9, 9, 3), tiny.ids(2, 4, 1, 3, seed=1), strict=True)]
-    asked += [(asked[1][0], [7, 8])]
-    found = continuation_logp(player.model, asked, tokens_per_pass=20)
+    requests = [
+        (a.tolist(), b.tolist()) for a, b in zip(tiny.ids(5, 9, 9, 3), tiny.ids(2, 4, 1, 3, seed=1), strict=True)
+    ]
+    requests += [(requests[1][0], [7, 8])]
+    scored = continuation_logp(player.model, requests, tokens_per_pass=20)
     player.model.set_attn_implementation("sdpa")
-    for (before, ids), (said, greedy) in zip(asked, found, strict=True):
+    for (before, ids), (total, greedy) in zip(requests, scored, strict=True):
         with torch.no_grad():
             logits = player.model(input_ids=torch.tensor([before + ids]), use_cache=False).logits[0]
         logp = torch.log_softmax(logits[len(before) - 1 : -1].double(), -1)
-        assert said == pytest.approx(float(logp.gather(1, torch.tensor(ids)[:, None]).sum()), abs=1e-4)
+        assert total == pytest.approx(float(logp.gather(1, torch.tensor(ids)[:, None]).sum()), abs=1e-4)
         assert greedy == bool((logp.argmax(-1) == torch.tensor(ids)).all())
     player.model.set_attn_implementation(NAME)
     likeliest = int(logits[len(before) - 1].argmax())
@@ -101,8 +103,11 @@ def test_a_beginning_that_is_too_long_loses_its_first_tokens(player):
     ((cut, _),) = continuation_logp(player.model, [(before, ids)], longest=10)
     assert cut == pytest.approx(continuation_logp(player.model, [(before[-9:], ids)])[0][0], abs=1e-5)
     assert cut != pytest.approx(continuation_logp(player.model, [(before, ids)])[0][0], abs=1e-5)
-    for wrong, said in (([([], ids)], "0 tokens before"), ([(before, list(range(11)))], "11 tokens, more than the 10")):
-        with pytest.raises(ValueError, match=said):
+    for wrong, message in (
+        ([([], ids)], "0 tokens before"),
+        ([(before, list(range(11)))], "11 tokens, more than the 10"),
+    ):
+        with pytest.raises(ValueError, match=message):
             continuation_logp(player.model, wrong, longest=10)
 
 
@@ -115,13 +120,13 @@ def test_the_layouts_of_choices():
     )
     mmlu = choices({"question": " Why? ", "choices": ["3", "2"], "answer": 0}, 0)
     assert mmlu.lineage["begin"] == "Question: Why?\nAnswer:" and mmlu.answer == "3"
-    for row, said in (
+    for row, message in (
         ({"question": "Why?", "choices": ["a"], "answer": 0}, "few_choices"),
         ({"question": "Why?", "choices": ["a", "b"], "answer": 2}, "wrong_answer: 2 names 0 of the 2"),
         ({"question": "Why?", "choices": ["a", "a"], "answer": "a"}, "names 2 of the 2"),
         ({"question": "Why?", "choices": ["a", "b"], "answer": True}, "wrong_answer"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             choices(row, 0)
 
 
@@ -131,12 +136,12 @@ def test_the_samples_of_inspect():
     several = inspect({"input": [{"role": "user", "content": "Who?"}], "target": ["Bob", "Rob"]}, 0)
     score = verify(several, "rob")
     assert isinstance(score, Scored) and score.value == 1.0
-    for row, said in (
+    for row, message in (
         ({"input": "Which?", "choices": ["one"], "target": "B"}, "wrong_target"),
         ({"input": "Which?"}, "no target"),
         ({"input": "Do it", "target": "x", "sandbox": "docker"}, "needs_sandbox"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             inspect(row, 0)
 
 
@@ -156,8 +161,8 @@ def standalone(folder, task, **more):
     tasks = TaskManager(include_path=str(folder / "data/tasks"), include_defaults=False).load([task])
     for one in tasks["tasks"].values():
         one.set_fewshot_seed(seed=1234)
-    found = evaluator.evaluate(lm, tasks, bootstrap_iters=0, **more)
-    return {f"{task}:{s['doc_id']}": s for s in found["samples"][task]}, found["results"][task]
+    outcome = evaluator.evaluate(lm, tasks, bootstrap_iters=0, **more)
+    return {f"{task}:{s['doc_id']}": s for s in outcome["samples"][task]}, outcome["results"][task]
 
 
 @pytest.mark.parametrize("task, chat", [("tiny_choice", False), ("tiny_choice", True), ("tiny_words", False)])
@@ -179,10 +184,10 @@ def test_what_the_sampler_says_is_what_transformers_generates(folder, player):
     from tasks.evaluation.harness import HarnessModel
 
     theirs, _ = standalone(folder, "tiny_words")
-    said = [s["resps"][0][0] for s in theirs.values()]
-    asked = [type("R", (), {"args": s["arguments"][0]}) for s in theirs.values()]
-    ours = HarnessModel(player, 0).generate_until(asked)
-    assert ours == said and len(set(ours)) > 1 and not any("capital" in x for x in ours)
+    generated = [s["resps"][0][0] for s in theirs.values()]
+    requests = [type("R", (), {"args": s["arguments"][0]}) for s in theirs.values()]
+    ours = HarnessModel(player, 0).generate_until(requests)
+    assert ours == generated and len(set(ours)) > 1 and not any("capital" in x for x in ours)
 
 
 def test_a_metric_that_is_no_mean_is_the_tasks_own(folder, player):
@@ -190,9 +195,13 @@ def test_a_metric_that_is_no_mean_is_the_tasks_own(folder, player):
     rows = [{"model": "rl", **r} for r in mine.score(player, [i for i, _ in mine.texts])]
     sets, difference = summarised([mine], rows, ["rl"], "sft")
     _, theirs = standalone(folder, "tiny_text")
-    found = sets["mine"]["rl"]["word_perplexity"]
-    assert found["mean"] == pytest.approx(theirs["word_perplexity,none"], rel=1e-4)
-    assert found["low"] <= found["mean"] <= found["high"] and found["n"] == len(DOCS) and not difference
+    perplexity = sets["mine"]["rl"]["word_perplexity"]
+    assert perplexity["mean"] == pytest.approx(theirs["word_perplexity,none"], rel=1e-4)
+    assert (
+        perplexity["low"] <= perplexity["mean"] <= perplexity["high"]
+        and perplexity["n"] == len(DOCS)
+        and not difference
+    )
 
 
 def test_items_are_drawn_by_hash_and_examples_can_be_left_out(folder, player):
@@ -221,12 +230,12 @@ def test_choices_are_cut_where_the_question_ends(folder, player):
     row = choices(DOCS[0], 0)
     for chat in (False, True):
         for (before, ids), text in zip(choice_ids(player.renderer, row, chat), DOCS[0]["choices"], strict=True):
-            said = player.renderer.tokenizer.decode(before + ids)
-            assert said.endswith(text if chat else f"Answer: {text}") and ("<|im_start|>" in said) == chat
+            text_read = player.renderer.tokenizer.decode(before + ids)
+            assert text_read.endswith(text if chat else f"Answer: {text}") and ("<|im_start|>" in text_read) == chat
 
 
 @pytest.mark.parametrize(
-    "spec, said",
+    "spec, message",
     [
         (
             {"name": "a", "task": "tiny_choise", "tasks": "data/tasks"},
@@ -238,8 +247,8 @@ def test_choices_are_cut_where_the_question_ends(folder, player):
         ({"name": "a", "layout": "choices", "path": "data/docs.jsonl", "question": "ask"}, "no row of data/docs.jsonl"),
     ],
 )
-def test_what_is_refused(folder, spec, said):
-    with pytest.raises(UserError, match=said):
+def test_what_is_refused(folder, spec, message):
+    with pytest.raises(UserError, match=message):
         load(folder, **spec)
 
 

@@ -95,14 +95,14 @@ def problems(verifier, split="train", first=0):
     ("name", "check"), [(n, c) for n, (_, c) in DEFECTS.items()] + [("swallows", "a grader that breaks does not say 0")]
 )
 def test_each_planted_defect_is_found_by_its_check(own, name, check):
-    found = env_audit.audit(single(), problems(name), problems(name, "test", 100))
-    failing = {f.check for f in found if f.holds is False}
-    assert not failing if check is None else check in failing, found
+    findings = env_audit.audit(single(), problems(name), problems(name, "test", 100))
+    failing = {f.check for f in findings if f.holds is False}
+    assert not failing if check is None else check in failing, findings
 
 
 def test_what_is_trained_on_must_not_be_tested(own):
-    found = env_audit.audit(single(), problems("sound"), problems("sound", "test", 6))
-    (leak,) = [f for f in found if f.check == "test problems are not trained on"]
+    findings = env_audit.audit(single(), problems("sound"), problems("sound", "test", 6))
+    (leak,) = [f for f in findings if f.check == "test problems are not trained on"]
     assert leak.holds is False and leak.text.startswith("6 of 12")
 
 
@@ -123,8 +123,8 @@ def test_what_is_trained_on_must_not_be_tested(own):
 )
 def test_shipped_families_pass(family, capsys):
     assert main(["env", "audit", "single", "--family", family, "-n", "12", "--json"]) == 0, capsys.readouterr().out
-    found = json.loads(capsys.readouterr().out)
-    assert {f["check"] for f in found} >= {c for _, c in DEFECTS.values() if c}
+    findings = json.loads(capsys.readouterr().out)
+    assert {f["check"] for f in findings} >= {c for _, c in DEFECTS.values() if c}
 
 
 def test_what_cannot_be_audited_is_said(tmp_path, monkeypatch, capsys):
@@ -134,15 +134,15 @@ def test_what_cannot_be_audited_is_said(tmp_path, monkeypatch, capsys):
     assert main(["env", "audit", "single", "--family", "countdown", "-n", "0"]) == 2
     assert main(["env", "audit", "singel", "--family", "countdown"]) == 2
     assert "single" in capsys.readouterr().err
-    made = [countdown(0, "train", i) for i in range(4)]
+    problems_made = [countdown(0, "train", i) for i in range(4)]
 
     class Never:
         def start(self, problem, tools):
             raise LookupError("no tool 'x' was given")
 
-    found = {f.check: f for f in env_audit.audit(Never(), made, [])}
-    assert found["reference answer wins an episode"].holds is None
-    assert found["test problems are not trained on"].holds is None
+    by_check = {f.check: f for f in env_audit.audit(Never(), problems_made, [])}
+    assert by_check["reference answer wins an episode"].holds is None
+    assert by_check["test problems are not trained on"].holds is None
 
 
 # Environments of other people, as the adapter `file` reads them: a sound one, into which one defect each is planted.
@@ -182,11 +182,11 @@ def planted(folder, name):
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_defect_of_an_environment_of_other_people_is_found_by_its_check(tmp_path, name):
     train, test = env_audit.drawn(planted(tmp_path, name), 12)
-    found = env_audit.audit(single(), train, test)
-    failing = [f.name for f in found if f.holds is False]
+    findings = env_audit.audit(single(), train, test)
+    failing = [f.name for f in findings if f.holds is False]
     check = PLANTED[name][1]
-    assert not failing if check is None else check in failing, found
-    assert {f.name for f in found} == set(env_audit.NAMES) - {"episode"}
+    assert not failing if check is None else check in failing, findings
+    assert {f.name for f in findings} == set(env_audit.NAMES) - {"episode"}
 
 
 EPISODES = """
@@ -226,10 +226,10 @@ MOVES = {
 def test_episodes_are_audited_by_playing_them(tmp_path, name):
     path = tmp_path / "doors.py"
     path.write_text(EPISODES.format(defect=MOVES[name][0]))
-    found = env_audit.audit(None, *env_audit.drawn({"adapter": "file", "path": str(path)}, 12))
-    failing = [f.name for f in found if f.holds is False]
-    assert not failing if MOVES[name][1] is None else MOVES[name][1] in failing, found
-    assert {f.name: f.holds for f in found}["reference"] is None
+    findings = env_audit.audit(None, *env_audit.drawn({"adapter": "file", "path": str(path)}, 12))
+    failing = [f.name for f in findings if f.holds is False]
+    assert not failing if MOVES[name][1] is None else MOVES[name][1] in failing, findings
+    assert {f.name: f.holds for f in findings}["reference"] is None
 
 
 def test_training_is_refused_until_the_finding_is_named(tmp_path):
@@ -238,8 +238,8 @@ def test_training_is_refused_until_the_finding_is_named(tmp_path):
     assert env_audit.gate(own, []) == {}, "an environment of this project has its tests"
     with pytest.raises(UserError, match=r"the environment evaluates fails its audit: .* rl.accept: \[executed\]"):
         env_audit.gate([*own, *train, *test], ["junk"])
-    said = env_audit.gate([*own, *train, *test], ["executed"])
-    assert said["evaluates"]["problems"] == 12 and list(said["evaluates"]["accepted"]) == ["executed"]
+    gated = env_audit.gate([*own, *train, *test], ["executed"])
+    assert gated["evaluates"]["problems"] == 12 and list(gated["evaluates"]["accepted"]) == ["executed"]
     with pytest.raises(UserError, match="no check of the audit is called 'exected': did you mean 'executed'"):
         env_audit.gate(own, ["exected"])
     sound = env_audit.gate(env_audit.drawn(planted(tmp_path, "sound"), 12)[0], ["executed"])
@@ -252,7 +252,7 @@ def test_an_adapter_is_audited_by_name(tmp_path, monkeypatch, capsys):
     assert main(["env", "audit", "file", f"path={path}", "-n", "12"]) == 1
     (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("FINDING")]
     assert line.split()[1] == "executed" and "is no sandbox" in line
-    for words, said in (
+    for words, message in (
         (["file", "path"], "write key=value"),
         (["file", "path=nowhere.py"], "there is no file nowhere.py"),
         (["single", "path=x"], "options are for adapters"),
@@ -260,4 +260,4 @@ def test_an_adapter_is_audited_by_name(tmp_path, monkeypatch, capsys):
         (["file", f"path={path}", "pth=1"], "it has no option 'pth'"),
     ):
         assert main(["env", "audit", *words]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err

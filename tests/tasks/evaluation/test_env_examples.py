@@ -13,15 +13,15 @@ NAMES = [e.name for e in environments()]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_three_examples_of_every_environment(name):
-    found = examples(name)
-    assert len({e.problem.id for e in found}) == 3
-    for e in found:
+    shown = examples(name)
+    assert len({e.problem.id for e in shown}) == 3
+    for e in shown:
         assert e.shown[-1].content and e.right.talk and e.wrong.talk
         if name in LATER:
             assert (e.right.parts["answered"], e.wrong.parts["answered"]) == (1.0, 0.0)
         else:
             assert e.right.value > e.wrong.value
-    assert examples(name) == found, "the same ways again"
+    assert examples(name) == shown, "the same ways again"
 
 
 # what the rules of their files pay at best for these problems, with the knobs as they are

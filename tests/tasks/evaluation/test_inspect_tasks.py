@@ -137,7 +137,7 @@ def test_epochs_are_averaged_and_a_second_run_says_the_same(folder, player):
 
 
 @pytest.mark.parametrize(
-    ("task", "said"),
+    ("task", "message"),
     [
         ("data/mine.py@tools", "gives its model tools, .* run it with Inspect itself against `espalier serve MODEL`"),
         ("data/mine.py@long", "asks for 100000 more, and the model sees .*: give the task fewer max_tokens"),
@@ -149,8 +149,8 @@ def test_epochs_are_averaged_and_a_second_run_says_the_same(folder, player):
         ("data/mine.py", "write FILE.py@TASK with a file below data/, or MODULE@TASK"),
     ],
 )
-def test_what_is_refused_is_one_sentence(folder, player, task, said):
-    with pytest.raises(UserError, match=said) as e:
+def test_what_is_refused_is_one_sentence(folder, player, task, message):
+    with pytest.raises(UserError, match=message) as e:
         benchmark = load(folder, task)
         benchmark.score(player, [i for i, _ in benchmark.texts])
     assert "\n" not in str(e.value)

@@ -26,7 +26,7 @@ def of(*given):
 
 
 def test_rewardbench_by_hand():
-    found = scores(
+    by_subset = scores(
         "rewardbench",
         of(
             ("1", "alpacaeval-easy", [2], [1]),
@@ -36,9 +36,11 @@ def test_rewardbench_by_hand():
             ("5", "hep-cpp", [1], [0]),
         ),
     )
-    assert found["alpacaeval-easy"] == 0.5, "equal rewards are wrong"
-    assert found["Chat"] == pytest.approx((100 * 0.5 + 28) / 128) and found["Reasoning"] == pytest.approx(164 / 1148)
-    assert found["score"] == pytest.approx((78 / 128 + 164 / 1148) / 2) and "Safety" not in found
+    assert by_subset["alpacaeval-easy"] == 0.5, "equal rewards are wrong"
+    assert by_subset["Chat"] == pytest.approx((100 * 0.5 + 28) / 128) and by_subset["Reasoning"] == pytest.approx(
+        164 / 1148
+    )
+    assert by_subset["score"] == pytest.approx((78 / 128 + 164 / 1148) / 2) and "Safety" not in by_subset
 
 
 def test_rewardbench_2_by_hand():
@@ -51,8 +53,8 @@ def test_rewardbench_2_by_hand():
     ratio = (math.tanh(1.5 - 1) + math.tanh(-1 / 4 - 1)) / 2
     by_hand = 0.3 * 1 + 0.3 * 0.5 + 0.2 * 0.5 + 0.2 * 0.5 + 0.01 * ratio
     assert ties(tied) == pytest.approx(by_hand)
-    found = scores("rewardbench2", of(("a", "Focus", [3], [1, 2, 2.5]), ("b", "Focus", [2], [2, 1, 0])) + tied)
-    assert found == pytest.approx({"Focus": 0.5, "Ties": by_hand, "score": (0.5 + by_hand) / 2})
+    by_subset = scores("rewardbench2", of(("a", "Focus", [3], [1, 2, 2.5]), ("b", "Focus", [2], [2, 1, 0])) + tied)
+    assert by_subset == pytest.approx({"Focus": 0.5, "Ties": by_hand, "score": (0.5 + by_hand) / 2})
 
 
 def test_ties_without_spread_or_without_the_prompt_beside_it():
@@ -62,22 +64,24 @@ def test_ties_without_spread_or_without_the_prompt_beside_it():
 
 
 def test_rm_bench_by_hand():
-    found = scores("rm_bench", of(("1", "chat", [1, 2, 3], [2, 2, 0]), ("2", "math", [3, 3, 3], [0, 0, 0])))
-    assert found == pytest.approx(
+    by_subset = scores("rm_bench", of(("1", "chat", [1, 2, 3], [2, 2, 0]), ("2", "math", [3, 3, 3], [0, 0, 0])))
+    assert by_subset == pytest.approx(
         {"chat": 5 / 9, "math": 1.0, "easy": 5 / 6, "normal": 2 / 3, "hard": 5 / 6, "score": (5 / 9 + 1) / 2}
     )
 
 
 def test_judgebench_by_hand():
-    found = scores("judgebench", of(("1", "math", [1], [0]), ("2", "math", [0], [1]), ("3", "coding", [1], [0])))
-    assert found == pytest.approx({"coding": 1.0, "math": 0.5, "score": 2 / 3})
+    by_subset = scores("judgebench", of(("1", "math", [1], [0]), ("2", "math", [0], [1]), ("3", "coding", [1], [0])))
+    assert by_subset == pytest.approx({"coding": 1.0, "math": 0.5, "score": 2 / 3})
 
 
 def test_intervals_hold_the_numbers_and_rows_are_counted():
     rows = of(*[(str(i), "alpacaeval-easy", [i % 3], [1]) for i in range(30)], ("x", "math-prm", [1], [0]))
-    found = measured("rewardbench", rows)
-    assert found["Chat"]["mean"] == pytest.approx(1 / 3) and found["Chat"]["n"] == 30 and found["score"]["n"] == 31
-    assert 0.1 < found["Chat"]["low"] < 1 / 3 < found["Chat"]["high"] < 0.6
+    numbers = measured("rewardbench", rows)
+    assert (
+        numbers["Chat"]["mean"] == pytest.approx(1 / 3) and numbers["Chat"]["n"] == 30 and numbers["score"]["n"] == 31
+    )
+    assert 0.1 < numbers["Chat"]["low"] < 1 / 3 < numbers["Chat"]["high"] < 0.6
     pairs = of(*[(f"{k}:{i}", "Ties", [2.1, 2], [1]) for i in range(6) for k in ("tied", "ref")])
     every = measured("rewardbench2", pairs)["Ties"]
     assert every["low"] == pytest.approx(every["mean"]) and every["mean"] == pytest.approx(1.01, abs=1e-3), (
@@ -100,22 +104,22 @@ ROWS = {
 
 
 def test_columns_as_they_are_published():
-    made = {name: LAYOUTS[name](r, 3) for name, r in ROWS.items()}
-    assert [(c.right[0], c.wrong[0], c.prompt[0].content) for c in made.values()] == [("a", "b", "Why?")] * 2 + [
+    cases = {name: LAYOUTS[name](r, 3) for name, r in ROWS.items()}
+    assert [(c.right[0], c.wrong[0], c.prompt[0].content) for c in cases.values()] == [("a", "b", "Why?")] * 2 + [
         ("a", "d", "Why?"),
         ("a", "b", "Why?"),
     ]
-    assert [c.subset for c in made.values()] == ["hep-go", "Math", "safety", "mmlu-pro"] and made[
+    assert [c.subset for c in cases.values()] == ["hep-go", "Math", "safety", "mmlu-pro"] and cases[
         "judgebench"
     ].id == "3"
-    for layout, change, said in (
+    for layout, change, message in (
         ("judgebench", {"label": "A=B"}, "wrong_label"),
         ("rm_bench", {"chosen": ["a"]}, "not_three_styles"),
         ("rewardbench2", {"rejected": "b"}, "missing_field: rejected"),
         ("rewardbench", {"subset": None}, "missing_field"),
         ("rewardbench", {"prompt": ""}, "empty"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             LAYOUTS[layout]({**ROWS[layout], **change}, 0)
 
 
@@ -130,12 +134,12 @@ def test_a_file_and_a_folder_in_the_layout_of_the_hub(tmp_path):
         ("set/test.jsonl", [ROWS["rewardbench2"]]),
     ):
         (tmp_path / "data" / name).write_text("".join(json.dumps(r) + "\n" for r in rows))
-    found = load(tmp_path, layout="judgebench", path="data/rows.jsonl", by="judge")
-    assert len(found.comparisons) == 1 and [q.reason for q in found.quarantined] == ["missing_field"]
-    assert found.texts == (("s:mmlu-pro:0", "Why?"),)
+    loaded = load(tmp_path, layout="judgebench", path="data/rows.jsonl", by="judge")
+    assert len(loaded.comparisons) == 1 and [q.reason for q in loaded.quarantined] == ["missing_field"]
+    assert loaded.texts == (("s:mmlu-pro:0", "Why?"),)
     hub = load(tmp_path, layout="rewardbench2", hub=str(tmp_path / "data/set"), split="test")
     assert hub.comparisons[0].wrong == ("b", "c", "d")
-    for spec, said in (
+    for spec, message in (
         (
             {"layout": "rewardbench", "path": "data/rows.jsonl"},
             "no row of data/rows.jsonl is of the layout rewardbench",
@@ -145,7 +149,7 @@ def test_a_file_and_a_folder_in_the_layout_of_the_hub(tmp_path):
         ({"layout": "judgebench", "path": "data/rows.jsonl", "samples": 2}, "unknown key 'samples'"),
         ({"layout": "judgebench"}, "name either a file"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=message):
             load(tmp_path, **spec)
 
 
@@ -185,8 +189,8 @@ def test_what_was_trained_on_is_left_out_and_a_judge_must_be_set(tmp_path):
     model = type(
         "M", (), {"renderer": Renderer(tiny.tokenizer()), "of_ids": lambda self, c: [float(x[-2]) for x in c]}
     )()
-    found, card = judged([own], {"s:hep-go:1"}, lambda: model, None)
-    assert card["s"]["rows"] == 2 and found["s"]["score"]["n"] == 2 and found["s"]["hep-go"]["mean"] in (0.0, 1.0)
+    measures, card = judged([own], {"s:hep-go:1"}, lambda: model, None)
+    assert card["s"]["rows"] == 2 and measures["s"]["score"]["n"] == 2 and measures["s"]["hep-go"]["mean"] in (0.0, 1.0)
     with pytest.raises(UserError, match="every row of the set 's' was trained on"):
         judged([own], {f"s:hep-go:{i}" for i in range(3)}, lambda: model, None)
     with pytest.raises(UserError, match="s asks a judge, and none is set"):

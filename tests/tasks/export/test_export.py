@@ -32,7 +32,7 @@ PROMPTS = 6
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def llama(tmp_path_factory):
     """Folder, model and tokenizer of a tiny Llama, and what it says to a few prompts."""
     path = tmp_path_factory.mktemp("models") / "llama"
     save_model(exported.build("llama"), exported.tokenizer(), path)
@@ -55,15 +55,15 @@ def test_a_gguf_is_read_as_the_same_model_to_the_bit(kind, tied, tmp_path):
     assert torch.equal(model(ids).logits, reader(ids).logits)
 
 
-def test_a_gguf_of_every_quantisation_states_how_far_it_is(made, tmp_path):
-    found = quietly(tmp_path, made[0], "gguf", tmp_path / "out", quants=("f32", "f16", "Q8_0", "q4_0"), name="m")
+def test_a_gguf_of_every_quantisation_states_how_far_it_is(llama, tmp_path):
+    checks = quietly(tmp_path, llama[0], "gguf", tmp_path / "out", quants=("f32", "f16", "Q8_0", "q4_0"), name="m")
     names = sorted(p.name for p in (tmp_path / "out").iterdir())
     assert names == ["m-F16.gguf", "m-F32.gguf", "m-Q4_0.gguf", "m-Q8_0.gguf", "parity.json"]
-    exact, half, eight, four = found
+    exact, half, eight, four = checks
     assert exact.differ == 0 and exact.top1 == 1.0 and exact.prompts == PROMPTS and exact.kl is None
     assert 0 < half.kl < eight.kl < four.kl < 1 and eight.top1 > four.top1
     record = json.loads((tmp_path / "out/parity.json").read_text())
-    assert [r["differ"] for r in record["readers"]] == [f.differ for f in found]
+    assert [r["differ"] for r in record["readers"]] == [f.differ for f in checks]
 
 
 def test_a_tokenizer_that_the_format_has_no_words_for_is_refused(tmp_path):
@@ -102,27 +102,27 @@ OTHER = exported.CHAT_TEMPLATE.replace("\n{% endfor", " {% endfor")
         (lambda v: v["kinds"].__setitem__(2, gguf_file.NORMAL), "other ids"),
     ],
 )
-def test_wrong_words_planted_in_a_gguf_is_refused(change, why, made, tmp_path, monkeypatch):
-    _, model, tokenizer, asked = made
+def test_wrong_words_planted_in_a_gguf_is_refused(change, why, llama, tmp_path, monkeypatch):
+    _, model, tokenizer, replies = llama
     true = gguf_file._vocabulary
 
     def wrong(*args):
-        said = true(*args)
-        change(said)
-        return said
+        parts = true(*args)
+        change(parts)
+        return parts
 
     monkeypatch.setattr(gguf_file, "_vocabulary", wrong)
     gguf_file.write(model, tokenizer, tmp_path / "a.gguf")
     with pytest.raises(UserError, match=why):
-        ggufs.check(model, tokenizer, asked, tmp_path / "a.gguf", "f32")
+        ggufs.check(model, tokenizer, replies, tmp_path / "a.gguf", "f32")
 
 
-def test_wrong_weights_planted_in_a_gguf_are_refused(made, tmp_path, monkeypatch):
-    _, model, tokenizer, asked = made
+def test_wrong_weights_planted_in_a_gguf_are_refused(llama, tmp_path, monkeypatch):
+    _, model, tokenizer, replies = llama
     monkeypatch.setattr(gguf_file, "_interleaved", lambda data, heads: data)  # as many a converter has forgotten
     gguf_file.write(model, tokenizer, tmp_path / "a.gguf")
     with pytest.raises(UserError, match="greedy tokens differ"):
-        ggufs.check(model, tokenizer, asked, tmp_path / "a.gguf", "f32")
+        ggufs.check(model, tokenizer, replies, tmp_path / "a.gguf", "f32")
 
 
 def test_as_many_prompts_are_asked_as_were_wanted(tmp_path):
@@ -144,25 +144,25 @@ def test_the_rules_for_cutting_texts_are_told_apart():
 
 
 @pytest.mark.parametrize("to", ["hub", "vllm"])
-def test_a_folder_is_written_and_read_back(to, made, tmp_path):
-    found = quietly(tmp_path, made[0], to, tmp_path / "out", license="mit")
-    assert found[0].differ == 0 and found[0].prompts == PROMPTS
+def test_a_folder_is_written_and_read_back(to, llama, tmp_path):
+    checks = quietly(tmp_path, llama[0], to, tmp_path / "out", license="mit")
+    assert checks[0].differ == 0 and checks[0].prompts == PROMPTS
     assert (tmp_path / "out/README.md").exists() == (to == "hub")
     reader = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert reader.generation_config.eos_token_id == made[2].eos_token_id
+    assert reader.generation_config.eos_token_id == llama[2].eos_token_id
 
 
 def swapped(path):
-    said = json.loads(path.read_text())
-    words = said["model"]["vocab"]
+    tokenizer = json.loads(path.read_text())
+    words = tokenizer["model"]["vocab"]
     a, b = (next(t for t, i in words.items() if i == k) for k in (300, 301))
     words[a], words[b] = words[b], words[a]
-    path.write_text(json.dumps(said))
+    path.write_text(json.dumps(tokenizer))
 
 
 def edited(path, **changed):
-    said = json.loads(path.read_text())
-    path.write_text(json.dumps({**said, **changed}))
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, **changed}))
 
 
 @pytest.mark.parametrize(
@@ -178,28 +178,28 @@ def edited(path, **changed):
         (lambda p: swapped(p / "tokenizer.json"), "another vocabulary"),
     ],
 )
-def test_wrong_words_planted_in_a_folder_are_refused(plant, why, made, tmp_path):
-    path, model, tokenizer, asked = made
+def test_wrong_words_planted_in_a_folder_are_refused(plant, why, llama, tmp_path):
+    path, model, tokenizer, replies = llama
     folders.write(path, model, tokenizer, tmp_path / "out")
-    folders.check(model, tokenizer, asked, tmp_path / "out")
+    folders.check(model, tokenizer, replies, tmp_path / "out")
     plant(tmp_path / "out")
     with pytest.raises(UserError, match=why):
-        folders.check(model, tokenizer, asked, tmp_path / "out")
+        folders.check(model, tokenizer, replies, tmp_path / "out")
 
 
-def test_wrong_weights_planted_in_a_folder_are_refused(made, tmp_path):
-    path, model, tokenizer, asked = made
+def test_wrong_weights_planted_in_a_folder_are_refused(llama, tmp_path):
+    path, model, tokenizer, replies = llama
     folders.write(path, model, tokenizer, tmp_path / "out")
     file = tmp_path / "out/model.safetensors"
     weights = load_file(file)
     weights["model.layers.1.mlp.down_proj.weight"] *= 1.5
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(UserError, match="greedy tokens differ"):
-        folders.check(model, tokenizer, asked, tmp_path / "out")
+        folders.check(model, tokenizer, replies, tmp_path / "out")
 
 
-def test_adapters_that_were_kept_are_loaded_by_peft(made, tmp_path):
-    path, _, tokenizer, _ = made
+def test_adapters_that_were_kept_are_loaded_by_peft(llama, tmp_path):
+    path, _, tokenizer, _ = llama
     model, _ = load_model(path)
     adapt(model, {"rank": 4, "merge": False}, seed=1)
     with torch.no_grad():
@@ -207,19 +207,19 @@ def test_adapters_that_were_kept_are_loaded_by_peft(made, tmp_path):
             if "lora_B" in name:
                 p.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(len(name)))
     save_model(model, tokenizer, tmp_path / "tuned")
-    found = quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
-    assert found[0].differ == 0 and found[0].reader.startswith("peft")
+    checks = quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
+    assert checks[0].differ == 0 and checks[0].reader.startswith("peft")
     assert json.loads((tmp_path / "out/adapter_config.json").read_text())["base_model_name_or_path"] == str(path)
-    reader, asked = load_model(tmp_path / "tuned")[0], parity.ask(*load_model(tmp_path / "tuned"), ["What is 2 + 3?"])
+    reader, replies = load_model(tmp_path / "tuned")[0], parity.ask(*load_model(tmp_path / "tuned"), ["What is 2 + 3?"])
     weights = load_file(tmp_path / "out/adapter_model.safetensors")
     save_file({n: t * 2 for n, t in weights.items()}, tmp_path / "out/adapter_model.safetensors")
     with pytest.raises(UserError, match="greedy tokens differ"):
-        folders.adapter_check(reader, asked, path, tmp_path / "out")
+        folders.adapter_check(reader, replies, path, tmp_path / "out")
 
 
-def test_an_adapter_of_a_quantised_base_is_checked_on_that_base_rounded(made, tmp_path):
+def test_an_adapter_of_a_quantised_base_is_checked_on_that_base_rounded(llama, tmp_path):
     pytest.importorskip("bitsandbytes", reason="pip install 'espalier[qlora]'")
-    path, _, tokenizer, _ = made
+    path, _, tokenizer, _ = llama
     model, _ = load_model(path)
     adapt(model, {"rank": 4, "merge": False, "base": "nf4"}, seed=1)
     with torch.no_grad():
@@ -227,15 +227,15 @@ def test_an_adapter_of_a_quantised_base_is_checked_on_that_base_rounded(made, tm
             if "lora_B" in name:
                 p.normal_(0.0, 0.3, generator=torch.Generator().manual_seed(len(name)))
     save_model(model, tokenizer, tmp_path / "tuned")
-    found = quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
-    assert found[0].differ == 0 and found[0].reader.startswith("peft")
+    checks = quietly(tmp_path, tmp_path / "tuned", "adapter", tmp_path / "out", base=str(path))
+    assert checks[0].differ == 0 and checks[0].reader.startswith("peft")
     whole, alone = load_model(tmp_path / "tuned")[0].state_dict(), load_model(tmp_path / "out")[0].state_dict()
     for name, value in whole.items():
         torch.testing.assert_close(alone[name], value, rtol=0, atol=1e-6)
 
 
-def test_a_folder_of_adapters_alone_is_a_model_like_others(made, tmp_path):
-    path, _, tokenizer, _ = made
+def test_a_folder_of_adapters_alone_is_a_model_like_others(llama, tmp_path):
+    path, _, tokenizer, _ = llama
     model, _ = load_model(path)
     adapt(model, {"rank": 4, "merge": False}, seed=1)
     with torch.no_grad():
@@ -251,14 +251,14 @@ def test_a_folder_of_adapters_alone_is_a_model_like_others(made, tmp_path):
     assert any(not torch.equal(v, load_model(path)[0].state_dict()[n]) for n, v in alone.items())
     assert load_model(tmp_path / "out")[1].get_vocab() == tokenizer.get_vocab()
     config = tmp_path / "out/adapter_config.json"
-    said = json.loads(config.read_text())
-    config.write_text(json.dumps({**said, "base_model_name_or_path": None}))
+    settings = json.loads(config.read_text())
+    config.write_text(json.dumps({**settings, "base_model_name_or_path": None}))
     with pytest.raises(ValueError, match="does not say what the adapter was trained on"):
         load_model(tmp_path / "out")
-    config.write_text(json.dumps({**said, "base_model_name_or_path": str(tmp_path / "gone")}))
+    config.write_text(json.dumps({**settings, "base_model_name_or_path": str(tmp_path / "gone")}))
     with pytest.raises(ValueError, match="there is no model folder"):
         load_model(tmp_path / "out")
-    config.write_text(json.dumps(said))
+    config.write_text(json.dumps(settings))
     weights = load_file(tmp_path / "out/adapter_model.safetensors")
     save_file({n: t for n, t in weights.items() if "layers.0" not in n}, tmp_path / "out/adapter_model.safetensors")
     with pytest.raises(ValueError, match="does not fit its base"):
@@ -268,8 +268,8 @@ def test_a_folder_of_adapters_alone_is_a_model_like_others(made, tmp_path):
         load_model(tmp_path / "out")
 
 
-def test_adapters_are_kept_where_they_were_asked_for_alone(made, tmp_path):
-    path, _, tokenizer, _ = made
+def test_adapters_are_kept_where_they_were_asked_for_alone(llama, tmp_path):
+    path, _, tokenizer, _ = llama
     model, _ = load_model(path)
     adapt(model, {"rank": 4})
     save_model(model, tokenizer, tmp_path / "tuned")
@@ -280,8 +280,8 @@ def test_adapters_are_kept_where_they_were_asked_for_alone(made, tmp_path):
         adapt(load_model(path)[0], {"rank": 4, "merge": "no"})
 
 
-def test_kept_adapters_are_the_same_bytes_each_time(made, tmp_path):
-    path, _, tokenizer, _ = made
+def test_kept_adapters_are_the_same_bytes_each_time(llama, tmp_path):
+    path, _, tokenizer, _ = llama
     for name in ("a", "b"):
         model, _ = load_model(path)
         adapt(model, {"rank": 4, "merge": False}, seed=1)
@@ -290,8 +290,8 @@ def test_kept_adapters_are_the_same_bytes_each_time(made, tmp_path):
     assert files[0] == files[1] and len(files[0]) == 2
 
 
-def test_the_snippet_on_the_card_runs(made, tmp_path):
-    quietly(tmp_path, made[0], "hub", tmp_path / "out", license="apache-2.0")
+def test_the_snippet_on_the_card_runs(llama, tmp_path):
+    quietly(tmp_path, llama[0], "hub", tmp_path / "out", license="apache-2.0")
     card = (tmp_path / "out/README.md").read_text()
     assert "license: apache-2.0" in card and (tmp_path / "out/LICENSE").exists()
     snippet = card.split("```python\n")[1].split("```")[0]
@@ -299,7 +299,7 @@ def test_the_snippet_on_the_card_runs(made, tmp_path):
     assert done.returncode == 0 and "What is 2 + 3?" in done.stdout, done.stderr
 
 
-def test_mistakes_are_one_sentence_and_leave_nothing(made, tmp_path, monkeypatch, capsys):
+def test_mistakes_are_one_sentence_and_leave_nothing(llama, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     full = tmp_path / "full"
     full.mkdir()
@@ -313,9 +313,9 @@ def test_mistakes_are_one_sentence_and_leave_nothing(made, tmp_path, monkeypatch
         (["--to", "vllm", "--prompts", "0", "out"], "takes one prompt or more"),
         (["--to", "adapter", "--prompts", "2", "out"], "name what the adapter .* was trained on with --base"),
     ]:
-        assert cli.main(["export", str(made[0]), *words]) == 2
-        said = capsys.readouterr().err.strip().splitlines()
-        assert len(said) == 1 and __import__("re").search(why, said[0]), said
+        assert cli.main(["export", str(llama[0]), *words]) == 2
+        lines = capsys.readouterr().err.strip().splitlines()
+        assert len(lines) == 1 and __import__("re").search(why, lines[0]), lines
         assert sorted(p.name for p in tmp_path.iterdir()) == ["full"]
 
 

@@ -94,8 +94,8 @@ def test_a_member_outside_its_folder_refuses_the_archive(name, tmp_path, monkeyp
         archive.writestr("a.md", "# Aa\n\nRiver: Selk\n")
         archive.writestr(name, "# Out\n\nRiver: Selk\n")
     assert main(["kb", "build", "x.zip", "--out", "kb"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "lies outside its folder" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "lies outside its folder" in error
     assert {p.name for p in tmp_path.iterdir()} <= {"x.zip", "kb.schema.yaml"}
 
 

@@ -33,8 +33,8 @@ def base(tmp_path, monkeypatch):
 
 def test_build_show_and_what_lies_in_the_folder(base, capsys):
     assert main(["kb", "build", "mine.csv", "--out", "kb"]) == 0  # again, in place of the first
-    said = capsys.readouterr().out
-    assert "2 entities, 5 facts, 1 of them" in said and "it carries questions of up to" in said
+    output = capsys.readouterr().out
+    assert "2 entities, 5 facts, 1 of them" in output and "it carries questions of up to" in output
     kb = bases.load(base)
     assert isinstance(kb, KB) and kb.digest() == bases.card(base)["kb"]
     postings = Postings.load(base / "postings.npz")
@@ -65,7 +65,7 @@ def test_the_schema_is_written_edited_and_read_again(base, capsys):
 
 
 @pytest.mark.parametrize(
-    "edit, said",
+    "edit, message",
     [
         ({"capitl": {"label": "x"}}, r"edits the relation 'capitl', which no row has \(nearest: 'capital'\)"),
         ({"capital": {"lable": "x"}}, "has no field 'lable'"),
@@ -73,23 +73,23 @@ def test_the_schema_is_written_edited_and_read_again(base, capsys):
         ({"capital": {"functional": True, "range": "city"}, "border": {"domain": "x"}}, None),
     ],
 )
-def test_a_wrong_schema_is_one_sentence(base, capsys, edit, said):
+def test_a_wrong_schema_is_one_sentence(base, capsys, edit, message):
     Path("edited.yaml").write_text(
         yaml.safe_dump({"sources": [{"kind": "csv_triples", "path": "mine.csv"}], "relations": edit})
     )
     code = main(["kb", "build", "--schema", "edited.yaml", "--out", "kb"])
     error = capsys.readouterr().err
-    assert (code, said is None) in ((2, False), (0, True)) and (
-        said is None or (error.startswith("error: ") and error.count("\n") == 1)
+    assert (code, message is None) in ((2, False), (0, True)) and (
+        message is None or (error.startswith("error: ") and error.count("\n") == 1)
     )
-    if said:
-        with pytest.raises(UserError, match=said):
+    if message:
+        with pytest.raises(UserError, match=message):
             raise UserError(error)
         assert bases.load(base).facts  # what was there still is
 
 
 @pytest.mark.parametrize(
-    "words, said",
+    "words, message",
     [
         (["kb", "build", "--out", "x"], "there is nothing to read"),
         (["kb", "build", "none.csv", "--out", "x"], "none.csv does not exist"),
@@ -105,12 +105,12 @@ def test_a_wrong_schema_is_one_sentence(base, capsys, edit, said):
         (["search", "replay", "none.jsonl", "--kb", "kb"], "none.jsonl does not exist"),
     ],
 )
-def test_mistakes(base, capsys, words, said):
+def test_mistakes(base, capsys, words, message):
     Path("picture.png").write_bytes(b"\0")
     Path("twice.csv").write_text("subject,relation,object\nA,r,B\nA,r,B\n")
     assert main(words) == 2
     error = capsys.readouterr().err
-    assert said in error and error.startswith("error: ") and error.count("\n") == 1 and not Path("x").exists()
+    assert message in error and error.startswith("error: ") and error.count("\n") == 1 and not Path("x").exists()
 
 
 def test_a_damaged_folder_is_refused(base, capsys):

@@ -68,15 +68,15 @@ def test_questions_are_the_same_byte_by_byte(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, knobs: dict
 ) -> None:
     cells = grow.cells({"train": 12, "test": 4}, [2, 3])
-    made = {}
+    by_way = {}
     for way in ("files", "objects"):
         monkeypatch.setattr(grow.Stored, "there", staticmethod(lambda _, way=way: way == "files"))
         with monkeypatch.context() as m:
             if way == "files":
                 m.setattr(knowledge, "kb_at", None)  # no objects
-            made[way] = grow.grow(folder, cells, seed=1, closed_world=True, **knobs)
-            grow.write(tmp_path / way, folder, *made[way], CARD)
-    assert made["files"] == made["objects"] and len(made["files"][0]) >= 6
+            by_way[way] = grow.grow(folder, cells, seed=1, closed_world=True, **knobs)
+            grow.write(tmp_path / way, folder, *by_way[way], CARD)
+    assert by_way["files"] == by_way["objects"] and len(by_way["files"][0]) >= 6
     for name in ("questions.jsonl", "problems.parquet", "quarantine.parquet"):
         assert (tmp_path / "files" / name).read_bytes() == (tmp_path / "objects" / name).read_bytes(), name
 
@@ -99,7 +99,7 @@ def test_what_reads_questions_says_the_same_without_objects(
     wrong = [dict(r) for r in rows[:4]]
     wrong[0]["answer"], wrong[1]["question"], wrong[2]["formalization"] = "Zelton", "Who?", []
     wrong[3] = wrong[3] | {"lineage": wrong[3]["lineage"].replace('"facts":["', '"facts":["0')}
-    asked = [
+    published = [
         (str(i), json.dumps({k: r[k] for k in ("question", "answer", "formalization")})) for i, r in enumerate(rows)
     ]
 
@@ -109,7 +109,7 @@ def test_what_reads_questions_says_the_same_without_objects(
         if way == "problems":
             return verify.ours(problems, folder, grown / "problems.parquet")
         if way == "triples":
-            return verify.theirs(asked, folder)
+            return verify.theirs(published, folder)
         if way == "show":
             return questions.lines(problems, opened(folder)), questions.markdown(problems, opened(folder), 7)
         return difficulty.measure(folder, problems[:4])

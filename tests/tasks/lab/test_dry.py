@@ -30,15 +30,15 @@ def recipe(tmp_path, monkeypatch):
 
 def test_a_reward_that_is_always_zero(recipe):
     name = recipe("rl: {rewards: [{piece: weighted_parts, parts: [taste]}], advantage: grpo, policy_loss: clip}")
-    found = " | ".join(findings(name))
-    assert "the part 'taste' that reward/weighted_parts reads is in no rollout" in found
-    assert "the weights never move in rl: all rewards of a group are equal at every step (0)" in found
+    report = " | ".join(findings(name))
+    assert "the part 'taste' that reward/weighted_parts reads is in no rollout" in report
+    assert "the weights never move in rl: all rewards of a group are equal at every step (0)" in report
 
 
 def test_a_piece_that_changes_nothing(recipe):
     name = recipe("rl: {rewards: [{piece: weighted_parts, parts: [value, value]}], advantage: {piece: grpo}}")
-    (found,) = findings(name)
-    assert "reward/weighted_parts changes nothing" in found
+    (finding,) = findings(name)
+    assert "reward/weighted_parts changes nothing" in finding
     name = recipe("rl: {regularisers: [{piece: kl, coef: 0.0}]}")
     assert "regulariser/kl changes nothing" in findings(name)[0]
 
@@ -46,15 +46,15 @@ def test_a_piece_that_changes_nothing(recipe):
 def test_a_rule_is_held_against_as_many_steps_without_it(recipe):
     rule = "prefer: {rounds: [{}, {pairs: sampled}], update_rules: [{piece: length_penalty, per_token: %s}]}"
     assert not findings(recipe(rule % 0.01))
-    (found,) = findings(recipe(rule % 0.0))
-    assert "update_rule/length_penalty changes nothing" in found
+    (finding,) = findings(recipe(rule % 0.0))
+    assert "update_rule/length_penalty changes nothing" in finding
 
 
 def test_a_number_for_each_step_weighs_steps_and_a_constant_changes_nothing(recipe):
     scaled = "rl: {advantage: {piece: informative_scale, cap: %s}, curriculum: {piece: uniform}}"
     assert not findings(recipe(scaled % 4.0))
-    (found,) = findings(recipe(scaled % 1.0))  # a cap of 1 makes it GRPO
-    assert "advantage/informative_scale" in found
+    (finding,) = findings(recipe(scaled % 1.0))  # a cap of 1 makes it GRPO
+    assert "advantage/informative_scale" in finding
 
 
 def test_a_ratio_that_is_one(recipe):
@@ -66,8 +66,8 @@ def test_a_ratio_that_is_one(recipe):
 def test_a_term_that_nobody_asked_for(recipe):
     name = recipe("prefer: {loss: dpo, sft_weight: 0.0}")
     assert not findings(name)
-    asked = recipe("prefer: {loss: dpo, sft_weight: 0.5}")
-    assert not findings(asked), "what a recipe asks for is no finding"
+    other = recipe("prefer: {loss: dpo, sft_weight: 0.5}")
+    assert not findings(other), "what a recipe asks for is no finding"
 
 
 def test_what_is_not_small_is_as_shipped():
@@ -107,5 +107,5 @@ def test_parts_that_nobody_gives_are_refused():
 
 
 def test_a_knob_names_parts():
-    found = list(parts.missing(resolved({"rl": {"rewards": [{"piece": "evidence_gated", "parts": ["a", "b"]}]}})))
-    assert found == [("reward/evidence_gated", x) for x in ("a", "b", "a_evidence", "b_evidence")]
+    lacking = list(parts.missing(resolved({"rl": {"rewards": [{"piece": "evidence_gated", "parts": ["a", "b"]}]}})))
+    assert lacking == [("reward/evidence_gated", x) for x in ("a", "b", "a_evidence", "b_evidence")]

@@ -19,7 +19,7 @@ def test_what_the_base_policy_says_is_understood(name):
     """No turn is malformed, every episode ends with a score, and the same episodes come again."""
     stage = episodes.WORLDS[name]()
     assert name not in arena.WORLDS and len(episodes.WORLDS[name].__doc__) > 40
-    said, rng = set(), np.random.default_rng(0)
+    distinct, rng = set(), np.random.default_rng(0)
     for env in stage.shown:
         for problem in stage.problems * 4:
             state, messages = env.start(problem, stage.tools)
@@ -30,7 +30,7 @@ def test_what_the_base_policy_says_is_understood(name):
                 assert (weights > 0).all()
                 text = list(texts)[rng.choice(len(weights), p=weights / weights.sum())]
                 told, over, score = env.step(state, text)
-                said.add(text)
+                distinct.add(text)
                 history = state.pop("history", None)
                 heard, t = heard if over else (history or told)[-1].content, t + 1
             assert (
@@ -39,7 +39,7 @@ def test_what_the_base_policy_says_is_understood(name):
                 and not score.parts.get("failed")
                 and score.parts.get("format", 1) == 1
             )
-    assert len(said) > 2
+    assert len(distinct) > 2
     assert episodes._demonstrations(name, stage) == episodes._demonstrations(name, episodes.WORLDS[name]())
 
 
@@ -58,8 +58,8 @@ def test_a_recipe_plays_in_its_own_environment_and_parts_of_scores_are_measured(
     assert player.envs["retry"].most == 1 and here.envs["retry"].most == 3
     assert player.sampler.model is not here.base
     groups = player.play(here.world.problems[:2], 3, 1)
-    found = episodes.parts(groups)
-    assert found["part.tries"] == np.mean([r.score.parts.get("tries", 0.0) for g in groups for r in g.rollouts])
+    means = episodes.parts(groups)
+    assert means["part.tries"] == np.mean([r.score.parts.get("tries", 0.0) for g in groups for r in g.rollouts])
     assert behaviour._sampled("part.tries") and not behaviour._sampled("auc")
 
 
@@ -73,10 +73,10 @@ def test_parts_that_are_declared_are_zero_where_no_score_has_them():
         env="retry",
         split="test",
     )
-    rollouts = [SimpleNamespace(problem=problem, score=verify(problem, said)) for said in ("nothing", "")]
-    found = episodes.parts([SimpleNamespace(rollouts=rollouts)])
+    rollouts = [SimpleNamespace(problem=problem, score=verify(problem, reply)) for reply in ("nothing", "")]
+    means = episodes.parts([SimpleNamespace(rollouts=rollouts)])
     of_verifier, of_env = ("parsed", "iou", "type", "exact"), ("tries", "distinct", "right", "answered")
-    assert found == {f"part.{name}": 0.0 for name in (*of_verifier, *of_env)}
+    assert means == {f"part.{name}": 0.0 for name in (*of_verifier, *of_env)}
     rollouts.append(SimpleNamespace(problem=problem, score=verify(problem, "button 1 1 7 7")))
     assert episodes.parts([SimpleNamespace(rollouts=rollouts)])["part.exact"] == pytest.approx(1 / 3)
 

@@ -133,9 +133,9 @@ def test_while_the_critic_warms_up_the_policy_gets_no_batch(player):
 
 
 def test_the_greedy_answer_is_the_likeliest_and_is_never_trained_on(player):
-    asked = problems(2)
-    groups = greedy(player, player.play(asked, 2, 3), asked, (3,))
-    again = greedy(player, player.play(asked, 2, 4), asked, (9,))
+    posed = problems(2)
+    groups = greedy(player, player.play(posed, 2, 3), posed, (3,))
+    again = greedy(player, player.play(posed, 2, 4), posed, (9,))
     for g, h in zip(groups, again):
         assert [s.ids.tolist() for s in g.greedy.segments] == [s.ids.tolist() for s in h.greedy.segments], (
             "no seed moves it"
@@ -145,10 +145,10 @@ def test_the_greedy_answer_is_the_likeliest_and_is_never_trained_on(player):
 
 
 def test_the_belief_in_the_reference_answer_is_that_of_a_whole_pass(player):
-    asked = problems(1)
+    posed = problems(1)
     table = RolloutServices(player=player)
-    told = table.say(asked[0], ["12 <answer>9</answer>"], "g")
-    (group,) = reference_answer(player, [Group(id="g", rollouts=(told,))], asked, ())
+    told = table.say(posed[0], ["12 <answer>9</answer>"], "g")
+    (group,) = reference_answer(player, [Group(id="g", rollouts=(told,))], posed, ())
     parts = group.rollouts[0].score.parts
     encode = player.renderer.encode
     for name, before in (("reference", encode("12 ")), ("reference_bare", encode(""))):
@@ -160,10 +160,10 @@ def test_the_belief_in_the_reference_answer_is_that_of_a_whole_pass(player):
 
 
 def test_a_thought_that_was_hinted_at_is_weighed_by_the_plain_prompt(player):
-    asked = problems(1)
-    (group,) = player.play(asked, 3, 4)
+    posed = problems(1)
+    (group,) = player.play(posed, 3, 4)
     (told,) = posterior([group], RolloutServices(player=player, seed=(1,)), {}, np.random.default_rng(0))
-    assert [r.problem for r in told.rollouts] == [asked[0]] * 3
+    assert [r.problem for r in told.rollouts] == [posed[0]] * 3
     assert all(r.info["off_policy"] and np.isfinite(r.score.parts["log_ratio"]) for r in told.rollouts)
     assert any(abs(r.score.parts["log_ratio"]) > 1e-3 for r in told.rollouts), "the hint moves the policy"
     (same,) = posterior([group], RolloutServices(player=player, seed=(1,)), {}, np.random.default_rng(0), hint="")
@@ -171,12 +171,12 @@ def test_a_thought_that_was_hinted_at_is_weighed_by_the_plain_prompt(player):
 
 
 def test_the_policy_votes_on_answers_alone(player):
-    table, asked = RolloutServices(player=player), problems(1)
-    told = tuple(table.say(asked[0], [text], "g") for text in ("<answer>5</answer>", "no answer"))
-    (group,) = votes(player, [Group(id="g", rollouts=told)], asked, (3,))
+    table, posed = RolloutServices(player=player), problems(1)
+    told = tuple(table.say(posed[0], [text], "g") for text in ("<answer>5</answer>", "no answer"))
+    (group,) = votes(player, [Group(id="g", rollouts=told)], posed, (3,))
     share, none = (r.score.parts["votes"] for r in group.rollouts)
     assert 0 <= share <= 1 and share * VOTES == round(share * VOTES) and none == 0
-    assert votes(player, [Group(id="g", rollouts=told)], asked, (3,))[0].rollouts[0].score == group.rollouts[0].score
+    assert votes(player, [Group(id="g", rollouts=told)], posed, (3,))[0].rollouts[0].score == group.rollouts[0].score
 
 
 @pytest.mark.parametrize("r", [1, 3, 8])
@@ -194,18 +194,18 @@ def test_a_product_of_three_factors_has_a_rank_below_three(player):
 def test_regions_are_tags_working_and_what_stands_within_tags(player):
     told = RolloutServices(player=player).say(problems(1)[0], ["12 + 3 <answer>58</answer>"], "g")
     (group,) = regions(player, [Group(id="g", rollouts=(told,))], problems(1), ())
-    (said,) = [s for s in group.rollouts[0].segments if s.role == "model"]
+    (turn,) = [s for s in group.rollouts[0].segments if s.role == "model"]
     parts = {1.0: "", 2.0: "", 4.0: ""}
-    for token_id, code in zip(said.ids[:-1], said.extras["region"][:-1], strict=True):
+    for token_id, code in zip(turn.ids[:-1], turn.extras["region"][:-1], strict=True):
         parts[float(code)] += player.renderer.tokenizer.decode([int(token_id)])
-    assert parts == {1.0: "<answer></answer>", 2.0: "12 + 3 ", 4.0: "58"} and said.extras["region"][-1] == 1
+    assert parts == {1.0: "<answer></answer>", 2.0: "12 + 3 ", 4.0: "58"} and turn.extras["region"][-1] == 1
 
 
 def test_where_rollouts_agree_nothing_diverges(player):
-    (asked,) = problems(1)
+    (problem,) = problems(1)
     table = RolloutServices(player=player)
-    told = [table.say(asked, [f"<answer>{x}</answer>"], "g") for x in ("5", "7", "7")]
-    (group,) = divergence(player, [Group(id="g", rollouts=tuple(told))], [asked], ())
+    told = [table.say(problem, [f"<answer>{x}</answer>"], "g") for x in ("5", "7", "7")]
+    (group,) = divergence(player, [Group(id="g", rollouts=tuple(told))], [problem], ())
     d = [r.each("divergence") for r in group.rollouts]
     assert d[0][:2] == pytest.approx([0.0, 0.0], abs=1e-6), "the same text has the same distributions"
     assert max(x.max() for x in d) == pytest.approx(1.0) and d[1] == pytest.approx(d[2])
@@ -257,19 +257,19 @@ def test_the_same_piece_twice_in_a_list_has_two_states(player):
         state["sum"] = state.get("sum", 0) + add
         return rewards
 
-    made = source(player, rewards=[partial(shaped, add=1), partial(shaped, add=10)])
-    for piece in made.rewards:
+    experience = source(player, rewards=[partial(shaped, add=1), partial(shaped, add=10)])
+    for piece in experience.rewards:
         piece.piece = "reward/shaped"
-    made.__post_init__()
-    made(0)
-    assert made.pieces["reward/shaped"]["sum"] == 1 and made.pieces["reward/shaped#2"]["sum"] == 10
+    experience.__post_init__()
+    experience(0)
+    assert experience.pieces["reward/shaped"]["sum"] == 1 and experience.pieces["reward/shaped#2"]["sum"] == 10
 
 
 def test_a_budget_bounds_the_turns_of_its_step(player):
-    made = source(player, budget=lambda step: 2 + step)
+    experience = source(player, budget=lambda step: 2 + step)
     for step in (0, 2):
-        made(step)
-        assert max(r.n_model for g in made.groups for r in g.rollouts) <= 2 + step
+        experience(step)
+        assert max(r.n_model for g in experience.groups for r in g.rollouts) <= 2 + step
 
 
 def test_chance_is_drawn_once_for_the_step_and_repeats(player):
@@ -313,8 +313,8 @@ def test_no_two_worlds_have_one_name():
 
     named = [registry.places(), starts.NAMES, arena.WORLDS, episodes.WORLDS, clip_worlds.WORLDS, picture_worlds.TASKS]
     again = {name for name, n in Counter(name for names in named for name in names).items() if n > 1}
-    made = [f.__name__ for module in vars(registry).values() for f in getattr(module, "WORLDS", ())]
-    again |= {name for name, n in Counter(made).items() if n > 1}
+    functions = [f.__name__ for module in vars(registry).values() for f in getattr(module, "WORLDS", ())]
+    again |= {name for name, n in Counter(functions).items() if n > 1}
     assert not again, f"worlds of one name: {sorted(again)}"
 
 
@@ -342,9 +342,9 @@ def test_every_protocol_resolves_and_names_what_its_world_measures():
     answered = [world.__name__ for module in (solution_worlds, answer_worlds) for world in module.WORLDS]
     of_tasks = {*starts.NAMES, *clip_worlds.WORLDS, *picture_worlds.NAMES, *answered}
 
-    found = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
-    assert len(found) >= 220 and sum(where == "on_task" for _, where in found) >= 50
-    for name, where in found:
+    protocols = [(n, where) for n in yaml_files("recipes") for where in WHERE if read_recipe(n).get(where)]
+    assert len(protocols) >= 220 and sum(where == "on_task" for _, where in protocols) >= 50
+    for name, where in protocols:
         p = protocol_of(name, where)
         assert p["task"] in (of_tasks if where == "on_task" else small) and len(p["claim"]) > 30
         if where == "on_task":
@@ -363,15 +363,15 @@ def test_evidence_speaks_of_the_protocol_that_stands_in_the_recipe():
     from tasks.planning.resolve import yaml_files
 
     for where, path in ((w, p) for w in WHERE for p in sorted(evidence_path("grpo", w).parent.glob("*.json"))):
-        found = json.loads(path.read_text())
-        name = found["recipe"]
+        evidence = json.loads(path.read_text())
+        name = evidence["recipe"]
         assert name == path.stem and name in yaml_files("recipes")
         changed = f"the protocol of {name} was changed after it was run: espalier check {name} --behaviour --record"
-        assert found["protocol"] == protocol_of(name, where), changed
-        again = summary([v["this"] - v["against"] for v in found["values"]])
-        assert found["effect"] == pytest.approx(again) and len(found["values"]) == found["protocol"]["seeds"]
-        low, high, margin = found["effect"]["low"], found["effect"]["high"], found["protocol"].get("margin", 0)
-        assert found["holds"] == (low > -margin if found["protocol"]["direction"] == "higher" else high < margin)
+        assert evidence["protocol"] == protocol_of(name, where), changed
+        again = summary([v["this"] - v["against"] for v in evidence["values"]])
+        assert evidence["effect"] == pytest.approx(again) and len(evidence["values"]) == evidence["protocol"]["seeds"]
+        low, high, margin = evidence["effect"]["low"], evidence["effect"]["high"], evidence["protocol"].get("margin", 0)
+        assert evidence["holds"] == (low > -margin if evidence["protocol"]["direction"] == "higher" else high < margin)
 
 
 def test_new_evidence_has_the_digest_of_the_code_that_ran(tmp_path, monkeypatch):
@@ -409,10 +409,10 @@ def test_a_recipe_that_samples_ahead_learns_and_is_measured_with_what_it_learned
     seen = {}
     for name in ("base", "asyncflow"):
         for metric in ("right", "pass1"):
-            found = behaviour.train(
+            measures = behaviour.train(
                 "mixed", name, {"asynchrony": {"piece": "one_off"}}, 12, 101, sampled=metric == "pass1"
             )
-            seen[name, metric] = found[metric]
+            seen[name, metric] = measures[metric]
     assert (
         seen["asyncflow", "right"] > seen["base", "right"] and seen["asyncflow", "pass1"] > seen["base", "pass1"] + 0.05
     ), seen
@@ -434,7 +434,7 @@ def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
     own = tmp_path / "recipes"
     own.mkdir(parents=True)
     monkeypatch.setenv("ESPALIER_PATH", str(tmp_path))
-    for text, said in (
+    for text, message in (
         ("metrik: pass1", "did you mean 'metric'"),
         ("metric: pass2, direction: higher", "did you mean 'pass"),
         ("metric: pass1, direction: up", "higher"),
@@ -443,7 +443,7 @@ def test_a_malformed_protocol_is_one_sentence(tmp_path, monkeypatch):
         ("metric: pass1, direction: higher, kind: conformance", "substantive, tautological, weak"),
     ):
         (own / "mine.yaml").write_text(f"id: mine\nbehaviour: {{claim: x, task: mixed, {text}}}\n")
-        with pytest.raises(UserError, match=re.escape(said)):
+        with pytest.raises(UserError, match=re.escape(message)):
             protocol_of("mine")
 
 
@@ -451,7 +451,7 @@ def test_impossible_combinations_are_refused_with_an_alternative(tmp_path):
     from tasks.core.errors import UserError
     from tasks.lab.behaviour import knobs_of
 
-    for changes, said in (
+    for changes, message in (
         (
             {"advantage": {"piece": "gae"}},
             "needs value, which is there only where rl.critic.loss is set: set it to one of cross_entropy",
@@ -462,5 +462,5 @@ def test_impossible_combinations_are_refused_with_an_alternative(tmp_path):
             "set rl.samples_per_prompt to 2 or more, or choose rl.advantage among",
         ),
     ):
-        with pytest.raises(UserError, match=re.escape(said)):
+        with pytest.raises(UserError, match=re.escape(message)):
             knobs_of("", changes, tmp_path / "params.yaml")

@@ -201,11 +201,11 @@ def test_agreement_is_one_without_chance_and_the_policy_stands_still():
     a = np.array([1.0, 2.0, 3.0])
     assert _agreement([a, 2 * a, 5 * a]) == pytest.approx(1.0) and _agreement([a, -a]) == pytest.approx(-1.0)
     small = {"optimizer": {"lr": 0}, "prompts_per_step": 2, "samples_per_prompt": 8, "regularisers": []}
-    found = train("mixed", "rloo", small, 3, 1)
+    measures = train("mixed", "rloo", small, 3, 1)
     assert (
-        -1 <= found["agreement"] <= 1
-        and "pass1" not in found
-        and 0 <= found["nonzero_advantage"] <= found["signal"] <= 1
+        -1 <= measures["agreement"] <= 1
+        and "pass1" not in measures
+        and 0 <= measures["nonzero_advantage"] <= measures["signal"] <= 1
     )
 
 
@@ -217,8 +217,8 @@ def test_a_conversation_on_the_farm_ends_with_an_answer_or_after_four_turns():
         Farm(),
     )
     state, _ = env.start(problem, {})
-    said, over, score = env.step(state, " z")
-    assert not over and state.pop("step_reward") == 1.0 and said[0].role == "tool"
+    messages, over, score = env.step(state, " z")
+    assert not over and state.pop("step_reward") == 1.0 and messages[0].role == "tool"
     _, over, score = env.step(state, "<answer>b</answer>")
     assert over and score.value == 1.0 and state["step_reward"] == 0.0
     state, _ = env.start(problem, {})

@@ -11,13 +11,13 @@ from tasks.lab.behaviour import merged
 
 def drawn(world, n=4000):
     rng, gold = np.random.default_rng(0), world.gold(1)[0]
-    return gold, [made for _ in range(n) if (made := world.draw(world, rng, gold, 0))]
+    return gold, [pair for _ in range(n) if (pair := world.draw(world, rng, gold, 0))]
 
 
 @pytest.mark.parametrize("world", pair_worlds.letters().values(), ids=lambda w: w.name)
 def test_a_world_has_as_many_different_pairs_as_it_says(world):
-    made = world.pairs(1)
-    assert len({p.id for p in made}) == world.n and {p.problem for p in made} <= {p.id for p in world.problems()}
+    pairs = world.pairs(1)
+    assert len({p.id for p in pairs}) == world.n and {p.problem for p in pairs} <= {p.id for p in world.problems()}
 
 
 def test_a_world_that_has_not_so_many_pairs_says_so():
@@ -26,41 +26,41 @@ def test_a_world_that_has_not_so_many_pairs_says_so():
 
 
 def test_the_planted_labels_are_as_wrong_as_it_says():
-    gold, made = drawn(pair_worlds.flipped())
+    gold, pairs = drawn(pair_worlds.flipped())
     for who, rate in (("a", 0.05), ("b", 0.4)):
-        wrong = [gold[m["chosen"]] < gold[m["rejected"]] for m in made if m["annotator"] == who]
+        wrong = [gold[m["chosen"]] < gold[m["rejected"]] for m in pairs if m["annotator"] == who]
         assert np.mean(wrong) == pytest.approx(rate, abs=0.03)
-    gold, made = drawn(pair_worlds.ranked())
-    assert all(m["margin"] == pytest.approx(gold[m["chosen"]] - gold[m["rejected"]]) and m["margin"] > 0 for m in made)
-    gold, made = drawn(pair_worlds.close())
+    gold, pairs = drawn(pair_worlds.ranked())
+    assert all(m["margin"] == pytest.approx(gold[m["chosen"]] - gold[m["rejected"]]) and m["margin"] > 0 for m in pairs)
+    gold, pairs = drawn(pair_worlds.close())
     near, far = (
         [
             gold[m["chosen"]] < gold[m["rejected"]]
-            for m in made
+            for m in pairs
             if (abs(gold[m["chosen"]] - gold[m["rejected"]]) < 0.3) == n
         ]
         for n in (True, False)
     )
     assert np.mean(near) > 3 * np.mean(far)
-    assert all((m["margin"] > 0) == (gold[m["chosen"]] > gold[m["rejected"]]) for m in made if abs(m["margin"]) > 6)
+    assert all((m["margin"] > 0) == (gold[m["chosen"]] > gold[m["rejected"]]) for m in pairs if abs(m["margin"]) > 6)
 
 
 def test_the_longer_side_is_chosen_and_two_answers_are_equal():
     world = pair_worlds.wordy()
-    _, made = drawn(world)
-    assert np.mean([len(world.text(m["chosen"])) > len(world.text(m["rejected"])) for m in made]) == pytest.approx(
+    _, pairs = drawn(world)
+    assert np.mean([len(world.text(m["chosen"])) > len(world.text(m["rejected"])) for m in pairs]) == pytest.approx(
         7 / 8, abs=0.03
     )
-    gold, made = drawn(pair_worlds.equals())
+    gold, pairs = drawn(pair_worlds.equals())
     best = np.argsort(-gold)[:2]
-    assert {m["chosen"] for m in made} == set(best) and not {m["rejected"] for m in made} & set(best)
+    assert {m["chosen"] for m in pairs} == set(best) and not {m["rejected"] for m in pairs} & set(best)
 
 
 def test_right_by_luck():
-    gold, made = drawn(pair_worlds.lucky())
+    gold, pairs = drawn(pair_worlds.lucky())
     (knobs,) = worlds.plans("steporlm-wdpo-genprm", {}, 1)["prefer"].params["rounds"]
-    assert {m["source"] for m in made} == {knobs["source"]}, "the round of the recipe would find no pair"
-    ties = [m for m in made if m["outcome"] == [1, 1]]
+    assert {m["source"] for m in pairs} == {knobs["source"]}, "the round of the recipe would find no pair"
+    ties = [m for m in pairs if m["outcome"] == [1, 1]]
     in_order = {
         s: np.mean([gold[m["chosen"]] > gold[m["rejected"]] for m in ties if m["process"][1] == s]) for s in (0.4, 0.65)
     }
@@ -109,14 +109,14 @@ def test_worlds_of_labels_have_as_many_pairs_as_they_say(name, stage, n, tmp_pat
     monkeypatch.setattr(label_worlds, "reader", lambda room, layers=1: None)  # no policy is trained for this
     room = worlds.Room(tmp_path, 1, "")
     registry.places()[name].lay(room)
-    made = room.pairs(stage)
-    assert len({p.id for p in made}) == n and {p.split for p in made} == {"train", "valid"}
+    pairs = room.pairs(stage)
+    assert len({p.id for p in pairs}) == n and {p.split for p in pairs} == {"train", "valid"}
 
 
 @pytest.mark.parametrize("name", ["turned", "voted", "poisoned", "long_labels"])
 def test_labels_are_planted_and_seen(name):
-    found = registry.train(name, "base", {}, 1, 1)
-    assert 0.05 < found["wrong"] < 0.4 and found["kept"] == 1 and found["caught"] == 0
+    measures = registry.train(name, "base", {}, 1, 1)
+    assert 0.05 < measures["wrong"] < 0.4 and measures["kept"] == 1 and measures["caught"] == 0
 
 
 def test_risky_requests_are_measured_apart_from_those_that_pairs_are_about():

@@ -47,8 +47,8 @@ def test_splits_are_apart_and_demonstrations_end(tasks, name):
 
 def test_demonstrations_are_as_careless_as_said(tasks):
     shown = {
-        name: worlds.made(scene_questions, "train", 60, seed=1, env=next(iter(tasks[name].envs)), **asked)
-        for name, asked in {
+        name: worlds.made(scene_questions, "train", 60, seed=1, env=next(iter(tasks[name].envs)), **knobs)
+        for name, knobs in {
             "blurts": {"levels": (1, 2), "asks": ("count",)},
             "sprawls": {"levels": (1,), "asks": ("boxes",)},
             "glances": {"levels": (4,), "asks": ("shape",)},

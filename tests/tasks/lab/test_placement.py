@@ -69,10 +69,10 @@ def test_the_search_is_near_the_best_and_below_the_plan_that_does_not_plan():
     near, saved = [], []
     for _ in range(20):
         calls = step(rng, 4)
-        found, best = (
+        seconds, best = (
             cost(calls, f(calls, 4, 0.2, np.random.default_rng(0)), 4, 0.2) for f in (metropolis, enumerated)
         )
-        near.append(found / best - 1)
+        near.append(seconds / best - 1)
         larger = step(rng, 6)
         saved.append(
             1

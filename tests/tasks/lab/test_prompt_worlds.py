@@ -16,8 +16,8 @@ def test_an_answer_is_right_as_often_as_prompt_and_words_add_up_to():
     assert len(question) == WORDS and answerer.chance(question) == 0.5  # without a prompt, the first
     # 0.5 + (2 - 1 + 0 + 0) / 2 = 1
     assert answerer.chance(np.append(question, ADVICE + 1)) == pytest.approx(1 / (1 + np.exp(-1.0)))
-    said = [int(answerer.turn(np.append(question, ADVICE + 1), seed).ids[0]) for seed in range(400)]
-    assert set(said) == {RIGHT, WRONG} and abs(said.count(RIGHT) / 400 - 0.731) < 0.09  # four standard errors
+    answers = [int(answerer.turn(np.append(question, ADVICE + 1), seed).ids[0]) for seed in range(400)]
+    assert set(answers) == {RIGHT, WRONG} and abs(answers.count(RIGHT) / 400 - 0.731) < 0.09  # four standard errors
 
 
 def test_there_is_nothing_to_gain_where_words_say_nothing():

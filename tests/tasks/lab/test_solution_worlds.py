@@ -17,11 +17,11 @@ def test_the_world_is_there_with_the_stages_of_a_maker():
 
 
 def test_the_policy_of_the_task_is_asked_once_for_each_seed(monkeypatch):
-    asked = []
+    seeds_asked = []
 
     class Session:
         def __init__(self, prompts, seeds):
-            asked.append(seeds)
+            seeds_asked.append(seeds)
             self.seeds = seeds
 
         def generate(self, sampling):
@@ -43,9 +43,9 @@ def test_the_policy_of_the_task_is_asked_once_for_each_seed(monkeypatch):
     say = solution_worlds._solver(None)
     problem = countdown(0, "train", 0)
     first = say([problem.prompt], Sampling(seed=3))
-    assert say([problem.prompt], Sampling(seed=3)) == first and len(asked) == 1
+    assert say([problem.prompt], Sampling(seed=3)) == first and len(seeds_asked) == 1
     say([problem.prompt], Sampling(seed=4))
-    assert len(asked) == 2 and asked[0] != asked[1]
+    assert len(seeds_asked) == 2 and seeds_asked[0] != seeds_asked[1]
 
 
 @pytest.mark.parametrize("recipe", ["steporlm-wdpo-genprm"])

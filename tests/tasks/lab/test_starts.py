@@ -39,7 +39,7 @@ def replayed(task, problem, talk):
     score = None
     for m in talk:
         if m.role == "assistant":
-            said, over, score = env.step(state, m.content)
+            messages, over, score = env.step(state, m.content)
     assert over
     return score
 
@@ -56,10 +56,10 @@ def test_solutions_are_right_and_held_problems_are_of_other_roots(tasks, name):
         score = replayed(task, problem, talk)
         assert isinstance(score, Scored) and score.value == 1.0, talk
     assert {p.split for p in task.held} == {"test"} and {p.split for p in task.train} == {"train"}
-    asked = {p.prompt for p in task.held}
-    assert not asked & {p.prompt for p in task.train}
+    held_prompts = {p.prompt for p in task.held}
+    assert not held_prompts & {p.prompt for p in task.train}
     if name != "hops":  # a question about a year may be asked of two worlds
-        assert not asked & {t[:1] for t in task.shown}
+        assert not held_prompts & {t[:1] for t in task.shown}
 
 
 @pytest.mark.parametrize("name, share", [("shortcut", 0.95), ("countdown", 0.75), ("requests", 0.75**3)])
@@ -151,8 +151,8 @@ def test_the_hole_of_unread_pays_what_holds_no_answer_and_nothing_else(tasks):
     ):
         score = env.step({"problem": problem}, text)[2]
         assert (score.value, score.parts["honest"], score.parts["answered"]) == (paid, honest, answered), text
-    said = [t[-1].content for t in task.shown]
-    assert said.count("I do not know.") == 3 and sum("," not in text for text in said) == 15
+    replies = [t[-1].content for t in task.shown]
+    assert replies.count("I do not know.") == 3 and sum("," not in text for text in replies) == 15
 
 
 def test_a_policy_is_made_once_and_every_answer_drawn_is_counted(tmp_path, monkeypatch):
@@ -174,8 +174,8 @@ def test_a_policy_is_made_once_and_every_answer_drawn_is_counted(tmp_path, monke
         assert all(a.equal(b) for a, b in pairs)
         changes = {"prompts_per_step": 3, "samples_per_prompt": 4, "sampling": {"max_turn_tokens": 8, "max_tokens": 64}}
         for recipe, each in (("grpo", 12), ("remax", 15)):
-            made, player = prepared("shortcut", recipe, changes, 2, 1)
-            rows = [m for _, _, m in run([made.round], made.roles)]
+            run_parts, player = prepared("shortcut", recipe, changes, 2, 1)
+            rows = [m for _, _, m in run([run_parts.round], run_parts.roles)]
             assert player.spent["samples"] == 2 * each, recipe
             assert player.spent["tokens"] >= sum(m["tokens"] for m in rows) > 0
     finally:
@@ -187,9 +187,9 @@ def test_slips_are_followed_to_their_end_and_the_games_are_none_of_the_questions
     by_prompt = {
         p.prompt: p for p in starts._family(partial(starts.alternating_offers, asks=("keeps",)), "train", 50, seed=1)
     }
-    asked = [(by_prompt[t[:1]], t) for t in task.shown if t[:1] in by_prompt]
-    right = [replayed(task, replace(p, env="single"), t).value for p, t in asked]
-    assert len(asked) == 200 and abs(sum(right) / 200 - 0.6) < 0.1
+    played = [(by_prompt[t[:1]], t) for t in task.shown if t[:1] in by_prompt]
+    right = [replayed(task, replace(p, env="single"), t).value for p, t in played]
+    assert len(played) == 200 and abs(sum(right) / 200 - 0.6) < 0.1
     assert {(p.env, p.family) for p in task.held} == {("offers", "alternating_offers")}
     assert {p.env for p in task.train} == {"single"} and all("offered first" not in p.question for p in task.train)
     pies = lambda problems: {p.lineage["root"] for p in problems if p.family == "alternating_offers"}
@@ -209,8 +209,8 @@ def test_half_of_the_games_are_with_the_same_partners_and_none_with_those_of_the
         "unmet": {"opposes", "cooks", "right"},
     }
     assert [sum(p.family == x for p in task.train) for x in ("fixed", "varied")] == [128, 128]
-    said = [m.content for t in task.shown for m in t]
-    assert not any("Your partner goes" in x or "Your partner takes" in x or "Asked" in x for x in said)
+    texts = [m.content for t in task.shown for m in t]
+    assert not any("Your partner goes" in x or "Your partner takes" in x or "Asked" in x for x in texts)
 
 
 def test_who_reads_looks_back_and_mostly_keeps_what_answers(tasks):

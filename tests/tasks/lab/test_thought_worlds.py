@@ -19,9 +19,9 @@ def test_thoughts_by_hand():
 
 def test_a_sum_written_out_has_five_tokens_and_fits_a_turn():
     chain, renderer = Chain(3, words=True), Renderer(_tokenizer())
-    said = chain.text(DIGITS)[1]
-    assert len(renderer.encode(said.partition("<answer>")[0])) == 10
-    assert len(renderer.encode(said)) < chain.longest
+    text = chain.text(DIGITS)[1]
+    assert len(renderer.encode(text.partition("<answer>")[0])) == 10
+    assert len(renderer.encode(text)) < chain.longest
 
 
 def test_ways_are_taught_equally_long_where_sums_are_written_out():
@@ -32,8 +32,8 @@ def test_ways_are_taught_equally_long_where_sums_are_written_out():
 @pytest.mark.parametrize("chain", [Chain(3), Chain(3, words=True)])
 def test_problems_of_the_splits_differ_and_have_the_last_sum(chain):
     train, test = problems("train", 50, chain), problems("test", 50, chain)
-    asked = [{p.prompt[0].content for p in side} for side in (train, test)]
-    assert len(asked[0]) == len(asked[1]) == 50 and not asked[0] & asked[1]
+    questions = [{p.prompt[0].content for p in side} for side in (train, test)]
+    assert len(questions[0]) == len(questions[1]) == 50 and not questions[0] & questions[1]
     assert all(p.answer == str(sum(map(int, p.prompt[0].content)) % 10) for p in test)
 
 
@@ -61,5 +61,5 @@ def test_greedy_is_measured_at_temperature_zero_and_accuracy_at_one(tmp_path, mo
 
     monkeypatch.setattr(thought_worlds, "Player", Cold)
     save_model(newborn("thoughts"), _tokenizer(), tmp_path / "model")
-    found = measured(tmp_path / "model", None, 1, Chain(3))
-    assert (found["greedy"], found["accuracy"]) == (1.0, 0.0)
+    measures = measured(tmp_path / "model", None, 1, Chain(3))
+    assert (measures["greedy"], measures["accuracy"]) == (1.0, 0.0)

@@ -25,18 +25,18 @@ def test_what_is_measured_is_made_of_what_is_learned_from_and_is_none_of_it(make
 def test_a_sentence_is_right_one_time_in_eight_at_first():
     stage = episodes.velic_apart()
     p = stage.problems[0]
-    said = stage.says(p, 0, "")
-    right = sum(share for text, share in said.items() if f"<answer>{p.answer}<" in text)
-    assert sum(said.values()) == pytest.approx(1.0) and right == pytest.approx(0.5**3)
+    shares = stage.says(p, 0, "")
+    right = sum(share for text, share in shares.items() if f"<answer>{p.answer}<" in text)
+    assert sum(shares.values()) == pytest.approx(1.0) and right == pytest.approx(0.5**3)
 
 
 def test_a_planner_says_what_fits_and_the_right_tool_half_of_the_time():
     stage = episodes.assembly()
     p = stage.problems[0]
     first, second, *_ = p.lineage["demonstration"]
-    said = stage.says(p, 0, "Say one tool at a time. Now: text.")
-    assert said[first] == pytest.approx(0.5) and sum(said.values()) == pytest.approx(1.0)
-    assert not any(misfit([x]) for x in said) and "done" not in said
+    shares = stage.says(p, 0, "Say one tool at a time. Now: text.")
+    assert shares[first] == pytest.approx(0.5) and sum(shares.values()) == pytest.approx(1.0)
+    assert not any(misfit([x]) for x in shares) and "done" not in shares
     assert "done" in stage.says(p, 1, "Now: words.")
 
 
@@ -45,10 +45,10 @@ def test_tables_are_read_as_they_are():
     families = [p.family for p in stage.problems]
     assert [families.count(x) for x in ("response", "reading", "equilibrium")] == [16, 16, 4] and stage.held == 4
     for p in (p for p in stage.problems if p.family == "reading"):
-        told, _, asked = p.question.rpartition(". Row chooses ")
-        row, column = asked.partition(". ")[0].split(", Column ")
+        told, _, question = p.question.rpartition(". Row chooses ")
+        row, column = question.partition(". ")[0].split(", Column ")
         cell = next(c for c in told.rpartition(": ")[2].split("; ") if c.startswith(f"{row} {column} "))
-        assert p.answer == cell.split()[2 if asked.endswith("What does Row get?") else 3]
+        assert p.answer == cell.split()[2 if question.endswith("What does Row get?") else 3]
         assert len(stage.says(p, 0, "")) == 4, "the right payoff and a wrong one, with thoughts and without"
 
 
@@ -64,8 +64,8 @@ def test_proofs_are_checked_where_they_are_measured_whatever_was_learned_in(monk
 
 
 def test_ten_arms_with_nothing_planted_differ_by_seed_and_the_rule_is_asked():
-    found = [registry.train("any_arms", "rlhf-targeted-exploration", {}, 60, seed) for seed in (1, 2)]
-    assert found[0]["regret"] != found[1]["regret"] and all(x["regret"] > 0 for x in found)
+    measures = [registry.train("any_arms", "rlhf-targeted-exploration", {}, 60, seed) for seed in (1, 2)]
+    assert measures[0]["regret"] != measures[1]["regret"] and all(x["regret"] > 0 for x in measures)
 
 
 def test_strangers_share_themes_and_no_word_with_clients():
@@ -89,9 +89,9 @@ def test_the_sums_of_the_stages_are_right_and_unseen():
     train, held = stage_worlds._problems("train"), stage_worlds._problems("test")
     assert not {p.question for p in train} & {p.question for p in held}
     for p in held:
-        said = p.lineage["solution"]
-        assert said[: len(p.question)] == "".join(str(x) for x in np.cumsum([int(c) for c in p.question]) % 10)
+        solution = p.lineage["solution"]
+        assert solution[: len(p.question)] == "".join(str(x) for x in np.cumsum([int(c) for c in p.question]) % 10)
         assert (
-            said == f"{said[: len(p.question)]}<answer>{p.answer}</answer>"
+            solution == f"{solution[: len(p.question)]}<answer>{p.answer}</answer>"
             and getattr(verify(p, p.answer), "value", 0.0) == 1.0
         )

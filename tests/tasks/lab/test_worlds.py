@@ -40,8 +40,12 @@ def value(env, problem, text):
 def test_a_judge_is_swayed_by_working_before_middling_answers_alone():
     problem = swayed().problems[0]
     middling, env = problem.lineage["middling"][0], Marked(0.0, "")
-    found = [value(env, problem, " z" * k + answer(middling)).value for k in range(IDLE + 3)]
-    assert found == sorted(found) and found[0] == 1 / (2 + IDLE) and found[IDLE] == found[-1] == (1 + IDLE) / (2 + IDLE)
+    values = [value(env, problem, " z" * k + answer(middling)).value for k in range(IDLE + 3)]
+    assert (
+        values == sorted(values)
+        and values[0] == 1 / (2 + IDLE)
+        and values[IDLE] == values[-1] == (1 + IDLE) / (2 + IDLE)
+    )
     assert value(env, problem, " z z" + answer(problem.answer)).value == 1.0
 
 
@@ -66,13 +70,13 @@ def test_facts_are_counted_once_and_silence_is_worth_nothing(text, recall, preci
 def test_a_verdict_rests_on_a_clause():
     problem, env = cases().problems[0], Cited(0.0, "")
     clause, other = problem.lineage["clause"], next(c for c in CLAUSES if c != problem.lineage["clause"])
-    found = [
+    scores = [
         value(env, problem, f"{before}{answer(problem.answer)}") for before in (f" {clause}", f" {other}", "", " z")
     ]
-    assert [f.parts["right_evidence"] for f in found] == [1.0, 0.2, 0.0, 0.0] and [
-        f.parts["clause"] for f in found
+    assert [f.parts["right_evidence"] for f in scores] == [1.0, 0.2, 0.0, 0.0] and [
+        f.parts["clause"] for f in scores
     ] == [1.0, 0, 0, 0]
-    assert [f.value for f in found] == [f.parts["right"] for f in found] == [1.0] * 4
+    assert [f.value for f in scores] == [f.parts["right"] for f in scores] == [1.0] * 4
     wrong = value(env, problem, f" {clause}{answer('z')}")
     assert wrong.parts["clause"] == 1.0 and wrong.parts["right"] == wrong.value == 0.0
     assert all(
@@ -94,13 +98,13 @@ def test_what_is_held_out_is_not_trained_on(name):
 def test_a_gain_elsewhere_is_seen_beside_the_gain_at_home(away, ratio):
     one = lambda family, p: Beliefs(family, np.log([p, 1 - p]), np.array([2, 2]), np.array([True, False]))  # noqa: E731
     first = [one("home", 0.25), one("home", 0.25), one("away", 0.25)]
-    found = exactly([one("home", 0.7), one("home", 0.8), one("away", away)], first)
-    assert (found["home"], found["away"], found["mismatch"]) == pytest.approx((0.75, away, 0.75 - away))
-    assert found["ratio"] == pytest.approx(ratio)
+    measures = exactly([one("home", 0.7), one("home", 0.8), one("away", away)], first)
+    assert (measures["home"], measures["away"], measures["mismatch"]) == pytest.approx((0.75, away, 0.75 - away))
+    assert measures["ratio"] == pytest.approx(ratio)
 
 
 def test_verdicts_that_follow_the_law_and_verdicts_that_move_without_it():
-    said = {
+    verdicts = {
         ("q", 0): "bbcb",
         ("w", 0): "cccc",
         ("q", 4): "bbbb",
@@ -108,8 +112,8 @@ def test_verdicts_that_follow_the_law_and_verdicts_that_move_without_it():
     }  # the law decides case 0: 3 of 4 move; and 1 of 4
     groups = []
     for p in cases().problems:
-        if (key := (p.lineage["law"], p.lineage["content"])) in said:
-            (group,) = toy.groups([[0.0] * 4], texts=[[answer(x) for x in said[key]]])
+        if (key := (p.lineage["law"], p.lineage["content"])) in verdicts:
+            (group,) = toy.groups([[0.0] * 4], texts=[[answer(x) for x in verdicts[key]]])
             groups.append(replace(group, rollouts=tuple(replace(r, problem=p) for r in group.rollouts)))
     assert arena_module._probed(groups) == {"follows": 0.75, "spurious": 0.25}
     assert arena_module._probed(toy.groups([[0.0]])) == {}
@@ -129,23 +133,23 @@ def test_a_demonstration_is_worked_or_the_reference_answer_alone():
     player = here.player(max_turn_tokens=8, max_tokens=64)
     groups = player.play(here.world.training[:1], 2, 1)
     table = RolloutServices(player=player, seed=(1,), temperature=1.0)
-    said = [
+    texts = [
         demonstrations(groups, table, {}, np.random.default_rng(0), worked=w)[0].rollouts[-1].text
         for w in (True, False)
     ]
     problem = here.world.training[0]
     assert (
-        said[0].endswith(problem.lineage["demonstration"][0])
-        and said[1].endswith(answer(problem.answer))
-        and said[0] != said[1]
+        texts[0].endswith(problem.lineage["demonstration"][0])
+        and texts[1].endswith(answer(problem.answer))
+        and texts[0] != texts[1]
     )
 
 
 def test_feedback_is_worded_as_the_guide_words_it():
     (group,) = toy.groups([[1, 0]])
     (told,) = relabel([group], Keeping(), {}, np.random.default_rng(0))
-    asked = [r.problem.question for r in told.rollouts]
-    assert [a.removeprefix(group.rollouts[0].problem.question) for a in asked] == [PRAISE, BLAME]
+    questions = [r.problem.question for r in told.rollouts]
+    assert [a.removeprefix(group.rollouts[0].problem.question) for a in questions] == [PRAISE, BLAME]
 
 
 class Keeping:
@@ -159,9 +163,9 @@ class Keeping:
 def test_a_world_is_one(name):
     world = WORLDS[name]()
     assert len(world.problems) == len(world.said) == len({p.id for p in world.problems})
-    for said in world.said:
-        plain = sum(s.share for s in said if not s.more)
-        assert plain > 0 and all(s.share > 0 and s.turns for s in said)
+    for sentences in world.said:
+        plain = sum(s.share for s in sentences if not s.more)
+        assert plain > 0 and all(s.share > 0 and s.turns for s in sentences)
     assert not world.teacher or [sum(s.share for s in t) for t in world.teacher] == pytest.approx(
         [1.0] * len(world.problems)
     )

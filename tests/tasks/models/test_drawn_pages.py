@@ -44,9 +44,9 @@ def chromium():
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    made = drawn_pages.Pages(tmp_path_factory.mktemp("pages"))
-    yield made
-    made.close()
+    drawer = drawn_pages.Pages(tmp_path_factory.mktemp("pages"))
+    yield drawer
+    drawer.close()
 
 
 def act(chromium, action, times=1):
@@ -275,11 +275,11 @@ FAKES = {  # what a broken browser does -> what is said of it
 }
 
 
-@pytest.mark.parametrize(("does", "said"), FAKES.items())
-def test_a_broken_browser_is_one_sentence_and_leaves_nothing_behind(tmp_path, does, said):
+@pytest.mark.parametrize(("does", "message"), FAKES.items())
+def test_a_broken_browser_is_one_sentence_and_leaves_nothing_behind(tmp_path, does, message):
     fake = program(tmp_path, does)
     began = time.monotonic()
-    with pytest.raises(UserError, match=said) as e:
+    with pytest.raises(UserError, match=message) as e:
         browser.Browser(str(fake), seconds=1)
     assert "--dump-dom about:blank` works here" in str(e.value) and time.monotonic() - began < 60
     assert not running(str(fake))

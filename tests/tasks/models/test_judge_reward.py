@@ -32,11 +32,11 @@ def fair(shown):
 
 @pytest.fixture
 def server():
-    made = Server(lambda body: made.says(body["messages"][0]["content"]))
-    made.says = fair
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    stub = Server(lambda body: stub.says(body["messages"][0]["content"]))
+    stub.says = fair
+    yield stub
+    stub.http.shutdown()
+    stub.http.server_close()
 
 
 def problems(n=6):
@@ -46,13 +46,13 @@ def problems(n=6):
 
 def group(problem, *texts, name="g"):
     def one(text):
-        said = [Message(role="assistant", content=text)] if text is not None else []
+        messages = [Message(role="assistant", content=text)] if text is not None else []
         return Rollout(
             problem=problem,
             group=name,
             segments=(),
             score=Scored(value=0.0, parts={"answered": 1.0}),
-            info={"messages": said},
+            info={"messages": messages},
         )
 
     return Group(id=name, rollouts=tuple(map(one, texts)))
@@ -70,48 +70,50 @@ def opinions(one):
 
 def test_an_answer_is_worth_the_others_that_it_beats(tmp_path, server):
     referee = trusted(tmp_path, server, opponents=3)
-    asked = len(server.bodies)
-    (found,) = referee.rewarded([group(problems()[0], "it is b", "no", "it is b", "nobody")])
-    assert opinions(found) == [1.0, 0.5, 1.0, 0.0], "right beats both wrong ones, of which the shorter wins"
-    assert len(server.bodies) - asked == 6, "three kinds of answers, each pair in both orders, equal answers once"
-    assert [r.score.parts["answered"] for r in found.rollouts] == [1.0] * 4 and found.id == "g"
+    before = len(server.bodies)
+    (rewarded,) = referee.rewarded([group(problems()[0], "it is b", "no", "it is b", "nobody")])
+    assert opinions(rewarded) == [1.0, 0.5, 1.0, 0.0], "right beats both wrong ones, of which the shorter wins"
+    assert len(server.bodies) - before == 6, "three kinds of answers, each pair in both orders, equal answers once"
+    assert [r.score.parts["answered"] for r in rewarded.rollouts] == [1.0] * 4 and rewarded.id == "g"
 
 
 def test_each_answer_is_put_beside_as_many_others_as_said(tmp_path, server):
     referee = trusted(tmp_path, server)
-    asked = len(server.bodies)
+    before = len(server.bodies)
     referee.rewarded([group(problems()[0], *(f"answer {'x' * i}" for i in range(5)))])
-    assert len(server.bodies) - asked == 10, "a ring of five pairs, in both orders"
+    assert len(server.bodies) - before == 10, "a ring of five pairs, in both orders"
     assert [len(judge._ring(n, 1)) for n in range(5)] == [0, 0, 1, 3, 4] and len(judge._ring(4, 9)) == 6
 
 
 def test_where_nothing_differs_nothing_is_asked(tmp_path, server):
     referee = trusted(tmp_path, server)
-    asked = len(server.bodies)
+    before = len(server.bodies)
     alike, silent = referee.rewarded([group(problems()[0], "b", "b"), group(problems()[1], None, None)])
-    assert opinions(alike) == opinions(silent) == [0.5, 0.5] and len(server.bodies) == asked
+    assert opinions(alike) == opinions(silent) == [0.5, 0.5] and len(server.bodies) == before
 
 
 def test_what_it_says_nothing_of_has_no_score(tmp_path, server):
     referee = trusted(tmp_path, server)
     server.says = lambda shown: "I like both." if "strange" in shown else fair(shown)
-    (found,) = referee.rewarded([group(problems()[0], "it is b", "strange")])
-    assert [r.score.reason.partition(":")[0] for r in found.rollouts] == ["no_verdict"] * 2
-    (found,) = referee.rewarded([group(problems()[0], "it is b", "strange", "nobody")])
-    assert [isinstance(r.score, Unscorable) for r in found.rollouts] == [False, True, False], (
+    (rewarded,) = referee.rewarded([group(problems()[0], "it is b", "strange")])
+    assert [r.score.reason.partition(":")[0] for r in rewarded.rollouts] == ["no_verdict"] * 2
+    (rewarded,) = referee.rewarded([group(problems()[0], "it is b", "strange", "nobody")])
+    assert [isinstance(r.score, Unscorable) for r in rewarded.rollouts] == [False, True, False], (
         "the others still had each other"
     )
-    assert [r.score.parts["judge"] for r in found.rollouts if isinstance(r.score, Scored)] == [1.0, 0.0]
-    (again,) = referee.rewarded([found])
+    assert [r.score.parts["judge"] for r in rewarded.rollouts if isinstance(r.score, Scored)] == [1.0, 0.0]
+    (again,) = referee.rewarded([rewarded])
     assert isinstance(again.rollouts[1].score, Unscorable), "what has no score is not judged again"
 
 
 def test_a_rollout_sampled_in_another_thread_is_judged_too(tmp_path, server):
-    referee, found = trusted(tmp_path, server), []
-    other = threading.Thread(target=lambda: found.extend(referee.rewarded([group(problems()[0], "it is b", "nobody")])))
+    referee, rewarded = trusted(tmp_path, server), []
+    other = threading.Thread(
+        target=lambda: rewarded.extend(referee.rewarded([group(problems()[0], "it is b", "nobody")]))
+    )
     other.start()
     other.join()
-    assert opinions(found[0]) == [1.0, 0.0]
+    assert opinions(rewarded[0]) == [1.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -203,9 +205,9 @@ def test_the_stage_learns_from_what_the_judge_says(project, server):
     )
     assert all(float(r["reward"]) == 0.0 for r in curve)
     first = small.outputs(project, "rl")
-    asked = len(server.bodies)
+    before = len(server.bodies)
     judged(project, server)
-    assert len(server.bodies) == asked and small.outputs(project, "rl") == first, "what it said is paid for once"
+    assert len(server.bodies) == before and small.outputs(project, "rl") == first, "what it said is paid for once"
 
 
 def test_nothing_is_played_before_the_attacks(project, server, monkeypatch):
@@ -215,10 +217,10 @@ def test_nothing_is_played_before_the_attacks(project, server, monkeypatch):
     server.says = lambda shown: "<verdict>1</verdict>"
     with pytest.raises(UserError, match="rl.judge: this judge cannot be trusted"):
         judged(project, server)
-    asked = len(server.bodies)
+    before = len(server.bodies)
     with pytest.raises(UserError, match="no piece reads what the judge says"):
         judged(project, server, rewards=[])
-    assert len(server.bodies) == asked, "a judge that nobody listens to is not even asked"
+    assert len(server.bodies) == before, "a judge that nobody listens to is not even asked"
 
 
 def test_too_many_answers_without_a_verdict_stop_the_run(project, server):
@@ -254,7 +256,7 @@ def test_a_run_that_is_killed_pays_for_nothing_twice(project, server, tmp_path, 
         "curriculum": {"piece": "uniform"},
     }
     monkeypatch.setitem(small.SIZES, "rl", {**small.SIZES["rl"], **knobs})
-    asked = []
+    requests = []
     for name, fault in (("killed", "train.step:4=kill"), ("whole", "")):
         root = shutil.copytree(project, tmp_path / name, ignore=shutil.ignore_patterns("rl", "judge.sqlite", "work"))
         small.write_project(root)
@@ -263,5 +265,7 @@ def test_a_run_that_is_killed_pays_for_nothing_twice(project, server, tmp_path, 
             small.run(root, "rl", fault=fault, expect=-signal.SIGKILL)
             assert len(server.bodies) > before
         small.run(root, "rl")
-        asked.append(len(server.bodies) - before)
-    assert asked[0] == asked[1] and small.outputs(tmp_path / "killed", "rl") == small.outputs(tmp_path / "whole", "rl")
+        requests.append(len(server.bodies) - before)
+    assert requests[0] == requests[1] and small.outputs(tmp_path / "killed", "rl") == small.outputs(
+        tmp_path / "whole", "rl"
+    )

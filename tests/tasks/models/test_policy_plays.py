@@ -34,17 +34,17 @@ class Half:
         return [SimpleNamespace(rollouts=[self.one(p, i) for i in range(samples)]) for p in problems]
 
     def one(self, problem, i):
-        said = (TOLD, *problem.prompt, Message(role="assistant", content=problem.answer if i % 2 else "no idea"))
+        messages = (TOLD, *problem.prompt, Message(role="assistant", content=problem.answer if i % 2 else "no idea"))
         score = Scored(value=float(i % 2)) if problem.family != "countdown" else Unscorable(reason="timeout")
-        return SimpleNamespace(score=score, info={"messages": said})
+        return SimpleNamespace(score=score, info={"messages": messages})
 
 
 @pytest.fixture
 def stage(tmp_path, monkeypatch):
     folder = tmp_path / "artifacts"
-    made = [f(3, s, i) for f in (countdown, linear_equations) for s in ("train", "valid", "test") for i in range(8)]
-    made = list({p.id: p for p in made if isinstance(p, Problem)}.values())
-    tables.write(folder / "problems/problems.parquet", made, Problem)
+    drawn = [f(3, s, i) for f in (countdown, linear_equations) for s in ("train", "valid", "test") for i in range(8)]
+    drawn = list({p.id: p for p in drawn if isinstance(p, Problem)}.values())
+    tables.write(folder / "problems/problems.parquet", drawn, Problem)
     tables.write(folder / "questions/problems.parquet", [], Problem)
     (folder / "sft/model").mkdir(parents=True)
     seal(tmp_path)

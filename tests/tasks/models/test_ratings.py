@@ -16,11 +16,11 @@ SPEC = {"weak": "a", "strong": "b", "tries": 4}
 def test_rates_are_shares_of_scored_answers_and_stand_in_the_lineage():
     problems = toy.problems(3)
     says = {"a": ([1, 0, 0, np.nan], [0.5, 0, 0, 0], [np.nan] * 4), "b": ([1, 1, 1, 0], [0] * 4, [1] * 4)}
-    asked = []
+    calls = []
 
     def player_of(folder):
         def play(some, tries, *seed):
-            asked.append((folder, len(some), tries, seed))
+            calls.append((folder, len(some), tries, seed))
             first = seed[-1]
             return [SimpleNamespace(rewards=np.array(says[folder][first + i])) for i in range(len(some))]
 
@@ -34,8 +34,8 @@ def test_rates_are_shares_of_scored_answers_and_stand_in_the_lineage():
         {"strong": 1.0},
     ]
     assert [p.id for p in out] == [p.id for p in problems]
-    assert [x[:3] for x in asked] == [("a", 2, 4), ("a", 1, 4), ("b", 2, 4), ("b", 1, 4)]
-    assert len({x[3] for x in asked}) == 4, "each draws from its own stream"
+    assert [x[:3] for x in calls] == [("a", 2, 4), ("a", 1, 4), ("b", 2, 4), ("b", 1, 4)]
+    assert len({x[3] for x in calls}) == 4, "each draws from its own stream"
 
 
 def test_the_filter_reads_the_rates_of_the_problem():

@@ -48,8 +48,8 @@ def actors(cluster):
     """The processes of the actors, and those that play inside them."""
     living = [node for node in cluster.nodes if node.poll() is None]
     every = [p for node in living for p in psutil.Process(node.pid).children(recursive=True)]
-    found = [p for p in every if p.status() != psutil.STATUS_ZOMBIE and "ray::Seat" in " ".join(p.cmdline())]
-    return found, [child for p in found for child in p.children() if "spawn_main" in " ".join(child.cmdline())]
+    seats = [p for p in every if p.status() != psutil.STATUS_ZOMBIE and "ray::Seat" in " ".join(p.cmdline())]
+    return seats, [child for p in seats for child in p.children() if "spawn_main" in " ".join(child.cmdline())]
 
 
 def gone(processes, seconds=20.0):
@@ -78,9 +78,9 @@ def test_the_same_whoever_is_killed(cluster, alone, capfd):
         assert shown(player(players, say).play(problems(), 3, "seed")) == alone
         later, last = actors(cluster)
     assert len(turns) == 12 * afar.TURNS, "nothing is sampled twice"
-    said = capfd.readouterr().err
-    assert len(victims) == 3 and "(its Ray actor died)" in said and "(SIGKILL)" in said
-    assert "(the process that speaks with Ray ended)" in said
+    stderr = capfd.readouterr().err
+    assert len(victims) == 3 and "(its Ray actor died)" in stderr and "(SIGKILL)" in stderr
+    assert "(the process that speaks with Ray ended)" in stderr
     assert gone([*seats, *playing, *later, *last]), "nobody is left"
     assert actors(cluster) == ([], [])
 
@@ -90,8 +90,8 @@ def test_the_reasons_are_those_of_players_on_this_machine(cluster, capfd):
         return "<kill>" if "Karo" in seen else "<hang>" if "Milbe" in seen else f"{seed % 97}"
 
     with connected(cluster, ("kills", "hangs"), wait=1.0) as players:
-        asked = [*problems("kills")[:3], *problems("hangs")[3:]]
-        groups = player(players, say, ("kills", "hangs")).play(asked, 1, 1)
+        posed = [*problems("kills")[:3], *problems("hangs")[3:]]
+        groups = player(players, say, ("kills", "hangs")).play(posed, 1, 1)
     scores = [g.rollouts[0].score for g in groups]
     assert all(isinstance(s, Scored) for s in scores[:2])
     assert all(isinstance(s, Unscorable) for s in scores[2:])
@@ -174,7 +174,7 @@ def test_an_address_that_does_not_answer_is_said_before_anything_is_spent(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("knobs", "message"),
     [
         (
             {"set": {"rl": {"ray": "ray://head:10001"}}},
@@ -187,12 +187,12 @@ def test_an_address_that_does_not_answer_is_said_before_anything_is_spent(tmp_pa
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_the_plan(tmp_path, monkeypatch, knobs, said):
+def test_what_cannot_be_is_refused_by_the_plan(tmp_path, monkeypatch, knobs, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(knobs))
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
-    assert said in str(e.value)
+    assert message in str(e.value)
 
 
 def test_a_process_that_hears_no_answer_says_what_it_waited_for(cluster, monkeypatch):

@@ -16,7 +16,7 @@ def test_a_name_is_a_teacher_and_a_list_is_several():
 
 
 @pytest.mark.parametrize(
-    "given, said",
+    "given, message",
     [
         ([3], r"rl.teacher\[0\] is 3: name a model"),
         ([{"model": "a", "weigths": {}}], "unknown key 'weigths'.*weights"),
@@ -26,8 +26,8 @@ def test_a_name_is_a_teacher_and_a_list_is_several():
         ([{"model": "a", "weights": {"x": -1}}], "numbers of 0 or more"),
     ],
 )
-def test_what_is_no_teacher_is_refused_in_a_sentence(given, said):
-    with pytest.raises(UserError, match=said):
+def test_what_is_no_teacher_is_refused_in_a_sentence(given, message):
+    with pytest.raises(UserError, match=message):
         configured(given)
 
 

@@ -124,9 +124,9 @@ def test_a_trace_opens_turn_by_turn(served, page):
         f"{address}/#/experiments/{experiment}/traces?selectedEvaluationId={trace}",
         until="document.body.innerText.includes('turn 2')",
     )
-    said = page.text()
-    assert said.index("turn 1") < said.index("search") < said.index("turn 2")
-    assert "<b>Norvia</b>" in said, "markup of a question is text"
+    text = page.text()
+    assert text.index("turn 1") < text.index("search") < text.index("turn 2")
+    assert "<b>Norvia</b>" in text, "markup of a question is text"
 
 
 def test_the_card_of_a_run_can_be_read(served):
@@ -143,8 +143,8 @@ def test_a_page_of_another_site_reaches_nothing(served, page):
     experiments = "/api/2.0/mlflow/experiments/create"
     about = {"get": "/ajax-api/3.0/mlflow/assistant/config", "post": experiments, "body": '{"name": "taken"}'}
     with foreign.site() as elsewhere:
-        said = foreign.in_browser(page, elsewhere, int(address.rpartition(":")[2]), **about)
-    assert {what for _, what in map(tuple, said)} == {"refused"}, said
+        outcomes = foreign.in_browser(page, elsewhere, int(address.rpartition(":")[2]), **about)
+    assert {what for _, what in map(tuple, outcomes)} == {"refused"}, outcomes
     assert client.get_experiment_by_name("taken") is None
 
 
@@ -156,17 +156,17 @@ def test_curves_over_seeds_are_bands_in_the_page_and_lines_in_mlflow(served, pag
     values = [[0.1 * i + 0.05 * s * i for i in range(8)] for s in range(3)]
     reward = {"dapo <b>": {"step": list(range(8)), "values": values} | over(values)}
     group = {"name": "dapo <b>", "recipe": "dapo", "seeds": [0, 1, 2], "states": ["s0", "s1", "s2"]}
-    found = {"groups": [group], "curves": {"rl": {"reward": reward}}, "scores": {}, "copies": [], "missing": []}
+    comparison = {"groups": [group], "curves": {"rl": {"reward": reward}}, "scores": {}, "copies": [], "missing": []}
     html = tmp_path / "curves.html"
-    html.write_text(curves.page(found))
+    html.write_text(curves.page(comparison))
     page.size(380, 800)
     page.open(html.as_uri(), until="document.querySelector('main section')")
     assert page.run("document.documentElement.scrollWidth") <= 380
     box = "(b => b.width * b.height)(document.querySelector('svg .band').getBoundingClientRect())"
     assert page.run(box) > 500 and page.run("getComputedStyle(document.querySelector('svg .band')).fill") != "none"
     page.size(1400, 900)
-    said = observe.curves(Path.cwd(), found, html)
-    (run,) = (r.info.run_id for r in client.search_runs([experiment]) if r.info.run_id in said[0])
+    logged = observe.curves(Path.cwd(), comparison, html)
+    (run,) = (r.info.run_id for r in client.search_runs([experiment]) if r.info.run_id in logged[0])
     drawn = "document.querySelectorAll('.js-plotly-plot path.js-line').length >= 3"
     page.open(f"{address}/#/experiments/{experiment}/runs/{run}/model-metrics", until=drawn)
     assert all(name in page.text() for name in ("reward_low", "reward_high"))

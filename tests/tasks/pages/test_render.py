@@ -23,7 +23,7 @@ MEAN = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 3}
 
 
 @pytest.mark.parametrize(
-    "made",
+    "make",
     [
         lambda: page.page(EVIL, EVIL, EVIL, [(EVIL, Markup("<p>ours</p>")), (EVIL, EVIL)]),
         lambda: page.table([EVIL], [[EVIL], [page.dotted(EVIL, EVIL)]]),
@@ -45,8 +45,8 @@ MEAN = {"mean": 0.5, "low": 0.4, "high": 0.6, "n": 3}
         ),
     ],
 )
-def test_hostile_text_is_escaped_wherever_it_stands(made):
-    html = made()
+def test_hostile_text_is_escaped_wherever_it_stands(make):
+    html = make()
     assert isinstance(html, Markup) and SHOWN in html
     assert "<script>" not in html and EVIL[-5:] not in html and "\x1b" not in html
 
@@ -69,10 +69,10 @@ def test_no_tag_is_written_outside_the_templates():
     tag = re.compile(
         r"</?(div|p|span|table|t[dhr]|[ou]l|li|h[1-6]|svg|section|details|summary|html|head|body|form|code|b|i)\b[^<]*>"
     )
-    found = []
+    places = []
     for path in [p for folder in ("tasks", "flows") for p in sorted((CODE / folder).rglob("*.py"))]:
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        found += [
+        places += [
             f"{path.name}:{n.lineno}"
             for n in ast.walk(tree)
             if isinstance(n, ast.Constant)
@@ -83,7 +83,7 @@ def test_no_tag_is_written_outside_the_templates():
             and n.args
             and path.name != "render.py"
         ]
-    assert not found
+    assert not places
 
 
 def test_no_page_advises_make_which_a_project_of_ones_own_has_not():

@@ -41,7 +41,7 @@ def make(root, difference=0.23):
     }
     models = {m: {"pass@1": metric(v), "pass@8": metric(min(1, v * 1.4)), **more} for m, v in means.items()}
     gap = {"mean": difference, "low": difference - 0.05, "high": difference + 0.05, "n": 300}
-    found = {
+    metrics = {
         "models": models,
         "hops": {m: {str(h): {"pass@1": metric(v / h**0.7)} for h in (1, 2, 3)} for m, v in means.items()},
         "families": {
@@ -73,10 +73,10 @@ def make(root, difference=0.23):
     }
     folder = root / "artifacts" / "evaluate"
     folder.mkdir(parents=True)
-    (folder / "metrics.json").write_text(json.dumps(found))
+    (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "card.json").write_text(json.dumps({"samples": 8, "temperature": 1.0}))
     fact = Fact.make("city:Zelton", "mayor", literal="Karo", source="data/mine.csv line 7", span=f"Zelton,mayor,{EVIL}")
-    asked = Problem.make(
+    question = Problem.make(
         prompt=f"Who is the mayor of {EVIL}?",
         answer="Karo",
         verifier="exact",
@@ -84,12 +84,12 @@ def make(root, difference=0.23):
         split="train",
         lineage={"facts": [fact.id], "root": "city:Zelton"},
     )
-    said = [*asked.prompt, Message(role="assistant", content="<answer>Karo</answer>")]
+    messages = [*question.prompt, Message(role="assistant", content="<answer>Karo</answer>")]
     tables.write(root / "artifacts/kb/facts.parquet", [fact], Fact)
-    tables.write(root / "artifacts/questions/problems.parquet", [asked], Problem)
+    tables.write(root / "artifacts/questions/problems.parquet", [question], Problem)
     tables.write(
         root / "artifacts/demonstrations/demonstrations.parquet",
-        [Demonstration.make(problem=asked.id, messages=said, split="train")],
+        [Demonstration.make(problem=question.id, messages=messages, split="train")],
         Demonstration,
     )
     talk = [
@@ -109,10 +109,10 @@ def make(root, difference=0.23):
             ("rl, search blanked", "rl"),
         ]:
             for i in range(30):
-                said = [{"role": r, "content": c} for r, c in talk]
+                messages = [{"role": r, "content": c} for r, c in talk]
                 if i % 3 == 0:
-                    said[-1] = {"role": "assistant", "content": f"<answer>{EVIL}</answer>{EVIL}"}
-                    said[0] = {"role": "user", "content": f"Who is {EVIL}?"}
+                    messages[-1] = {"role": "assistant", "content": f"<answer>{EVIL}</answer>{EVIL}"}
+                    messages[0] = {"role": "user", "content": f"Who is {EVIL}?"}
                 e = {
                     "run": run,
                     "model": model,
@@ -128,7 +128,7 @@ def make(root, difference=0.23):
                     "turns": 3,
                     "tokens": 22,
                     "answer": "the orrel",
-                    "messages": said,
+                    "messages": messages,
                 }
                 f.write(json.dumps(e) + "\n")
     for name in (*DATA, *TRAINED):
@@ -174,7 +174,7 @@ def run(root, **changes):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def built(tmp_path_factory):
     root = tmp_path_factory.mktemp("project")
     make(root)
     return root, run(root)
@@ -199,18 +199,18 @@ class Balanced(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_requests_nothing_and_runs_nothing(made):
+def test_the_page_is_whole_requests_nothing_and_runs_nothing(built):
     parser = Balanced()
-    parser.feed(made[1])
+    parser.feed(built[1])
     assert not parser.open
     assert not {"script", "iframe", "link", "object", "embed", "form", "img"} & set(parser.tags)
     assert all(link.startswith("#") for link in parser.links)
-    assert "url(" not in made[1] and "@import" not in made[1]
-    assert "&lt;script&gt;alert(1)" in made[1]
+    assert "url(" not in built[1] and "@import" not in built[1]
+    assert "&lt;script&gt;alert(1)" in built[1]
 
 
-def test_everything_that_was_promised_is_on_the_page(made):
-    html = made[1]
+def test_everything_that_was_promised_is_on_the_page(built):
+    html = built[1]
     assert html.count('<summary><span class="q">') == 20, "twenty episodes"
     assert "search: currency of Norvia" in html and "The currency of Norvia is the orrel." in html
     assert "61.0% <small>56.0 to 66.0</small>" in html, "pass@1 of the last model with its interval"
@@ -237,8 +237,8 @@ def test_a_recipe_that_changes_the_evaluation_alone_is_named(tmp_path):
     assert "l2s-merging" in (tmp_path / "reports/model_card.md").read_text(encoding="utf-8")
 
 
-def test_metrics_calibration_sets_and_lineage_are_on_the_page(made):
-    html = made[1]
+def test_metrics_calibration_sets_and_lineage_are_on_the_page(built):
+    html = built[1]
     assert "calibration error" in html and "majority of 8" in html and "share right over confidence" in html
     assert "Test set mine &lt;b&gt;" in html and "tokens per right answer" in html
     assert "data/mine.csv line 7" in html and "The way of one row" in html and "trained on by" in html
@@ -259,13 +259,13 @@ def test_the_graph_of_stages():
     assert places == sorted(places) and len(set(places)) == 3, "each stands to the right of what it reads"
 
 
-def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, capsys, monkeypatch):
+def test_cards_say_what_the_run_says_and_their_snippets_run(built, tmp_path, capsys, monkeypatch):
     import yaml
     from tiny import build, tokenizer
 
     from training.model.model import save_model
 
-    text = (made[0] / "reports/model_card.md").read_text(encoding="utf-8")
+    text = (built[0] / "reports/model_card.md").read_text(encoding="utf-8")
     front = yaml.safe_load(text.split("---\n")[1])
     assert front["model-index"][0]["results"][0]["metrics"][0] == {
         "type": "pass@1",
@@ -273,15 +273,17 @@ def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, caps
         "name": "pass@1 (95 % interval 0.5600 to 0.6600, n = 300)",
     }
     assert "| pass@8 |" in text and "With its search blanked it answers 4%." in text
-    monkeypatch.chdir(made[0])
-    save_model(build(), tokenizer(), made[0] / "artifacts/rl/model")
+    monkeypatch.chdir(built[0])
+    save_model(build(), tokenizer(), built[0] / "artifacts/rl/model")
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     for name in ("model_card", "data_card"):
-        (code,) = re.findall(r"```python\n(.*?)```", (made[0] / f"reports/{name}.md").read_text(encoding="utf-8"), re.S)
+        (code,) = re.findall(
+            r"```python\n(.*?)```", (built[0] / f"reports/{name}.md").read_text(encoding="utf-8"), re.S
+        )
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
         runpy.run_path(str(tmp_path / f"{name}.py"))
         assert capsys.readouterr().out.strip()
-    data = (made[0] / "reports/data_card.md").read_text(encoding="utf-8")
+    data = (built[0] / "reports/data_card.md").read_text(encoding="utf-8")
     assert (
         "not_unique 250" in data and yaml.safe_load(data.split("---\n")[1])["configs"][0]["config_name"] == "questions"
     )
@@ -289,8 +291,8 @@ def test_cards_say_what_the_run_says_and_their_snippets_run(made, tmp_path, caps
     assert "\\|" in written._table(["a|b"], [["c"]])
 
 
-def test_no_value_of_a_card_is_printed_as_python_prints_it(made):
-    root, html = made
+def test_no_value_of_a_card_is_printed_as_python_prints_it(built):
+    root, html = built
     card = (root / "reports/data_card.md").read_text(encoding="utf-8")
     for text in (html, card.split("\n---\n", 1)[1]):
         assert "kinds" in text and "two hops 0.25, least 1, 2" in text
@@ -300,8 +302,8 @@ def test_no_value_of_a_card_is_printed_as_python_prints_it(made):
         )
 
 
-def test_differences_say_what_training_changed_and_the_summary_says_what_is_worse(made):
-    root, html = made
+def test_differences_say_what_training_changed_and_the_summary_says_what_is_worse(built):
+    root, html = built
     assert "<b>SFT − base</b>: +38.0 points, interval +33.0 to +43.0" in html
     assert "<b>RL, search blanked − RL</b>: -50.0 points" in html
     lead = re.search(r'<p class="lead">(.*?)</p>', html, re.DOTALL)[1]
@@ -324,8 +326,8 @@ def test_numbers_of_axes_are_short():
     assert {x: plots.label(x) for x in shown} == shown
 
 
-def test_summary_has_the_agreed_shape(made):
-    summary = json.loads((made[0] / "reports" / "summary.json").read_text())
+def test_summary_has_the_agreed_shape(built):
+    summary = json.loads((built[0] / "reports" / "summary.json").read_text())
     assert {"models", "seconds", "peak_rss_mb", "seeds", "families", "difference"} <= set(summary)
     assert set(summary["models"]["rl"]["pass@1"]) == {"mean", "low", "high", "n"}
     assert (
@@ -336,14 +338,14 @@ def test_summary_has_the_agreed_shape(made):
 
 
 def test_the_headline_says_what_the_interval_says(tmp_path):
-    for difference, said in (
+    for difference, headline_text in (
         (0.23, "more than the SFT"),
         (0.01, "no measurable difference"),
         (-0.2, "less than the SFT"),
     ):
-        root = tmp_path / said.replace(" ", "_")
+        root = tmp_path / headline_text.replace(" ", "_")
         make(root, difference)
-        assert said in headline(json.loads((root / "artifacts/evaluate/metrics.json").read_text()))
+        assert headline_text in headline(json.loads((root / "artifacts/evaluate/metrics.json").read_text()))
 
 
 def test_a_run_from_the_cache_without_measurements_or_steps_still_reports(tmp_path):

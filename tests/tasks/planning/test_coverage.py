@@ -13,17 +13,19 @@ TWO = {"prefer": {"loss": "dpo"}, "evaluate": {"samples": 4}}
 
 
 def test_three_planted_holes_are_found():
-    found = coverage({"one": ONE, "two": TWO})
+    covered = coverage({"one": ONE, "two": TWO})
     assert (
-        found.axes["data"] == ("one",) and found.axes["advantages"] == ("one",) and found.axes["evaluation"] == ("two",)
+        covered.axes["data"] == ("one",)
+        and covered.axes["advantages"] == ("one",)
+        and covered.axes["evaluation"] == ("two",)
     )
-    assert [a for a in AXES if not found.axes[a]] == ["context", "system"], "two axes"
-    assert "policy gradient, by token" in found.empty and found.cells["clipped", "answer"] == ("one",)
-    assert found.cells["offline pairs", "answer"] == ("two",)
+    assert [a for a in AXES if not covered.axes[a]] == ["context", "system"], "two axes"
+    assert "policy gradient, by token" in covered.empty and covered.cells["clipped", "answer"] == ("one",)
+    assert covered.cells["offline pairs", "answer"] == ("two",)
     assert (
-        "advantage/rloo" in found.unused
-        and "advantage/grpo" not in found.unused
-        and "preference_loss/dpo" not in found.unused
+        "advantage/rloo" in covered.unused
+        and "advantage/grpo" not in covered.unused
+        and "preference_loss/dpo" not in covered.unused
     )
 
 
@@ -34,8 +36,8 @@ def test_pieces_of_lists_and_single_ones():
 
 
 def test_the_library_settles_every_axis():
-    found = of_the_library()
-    assert found.recipes > 60 and all(found.axes[a] for a in AXES)
+    covered = of_the_library()
+    assert covered.recipes > 60 and all(covered.axes[a] for a in AXES)
     for cell in (
         ("clipped", "answer"),
         ("clipped", "turn"),
@@ -43,12 +45,12 @@ def test_the_library_settles_every_axis():
         ("policy gradient", "answer"),
         ("offline pairs", "answer"),
     ):
-        assert found.cells[cell], cell
+        assert covered.cells[cell], cell
 
 
 def test_the_command(capsys):
     assert cli.main(["recipes", "--coverage"]) == 0
-    said = capsys.readouterr().out
-    assert "Nothing covers:" in said and "advantages" in said
+    output = capsys.readouterr().out
+    assert "Nothing covers:" in output and "advantages" in output
     assert cli.main(["recipes", "--json"]) == 0
     assert {"id", "title", "citation"} <= set(json.loads(capsys.readouterr().out)[0])

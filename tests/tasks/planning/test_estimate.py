@@ -51,11 +51,11 @@ def plans(tmp_path, monkeypatch):
 
 
 def test_a_folder_says_how_large_its_model_is(folder):
-    model, found = tiny.build(), size.size_of(folder)
-    assert found.parameters == n_parameters(model)
-    assert (found.layers, found.hidden, found.heads, found.kv_heads, found.head_dim) == (2, 32, 4, 2, 8)
+    model, sizes = tiny.build(), size.size_of(folder)
+    assert sizes.parameters == n_parameters(model)
+    assert (sizes.layers, sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim) == (2, 32, 4, 2, 8)
     adapt(model, {"rank": 5})
-    assert 5 * found.matrix * found.layers == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert 5 * sizes.matrix * sizes.layers == sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def test_a_gguf_says_the_same_as_the_folder_it_was_made_of(tmp_path):
@@ -86,8 +86,8 @@ def test_the_state_of_a_step_is_what_torch_holds():
             *(v for o in learner.optimizers for s in o.state.values() for v in s.values() if v.dim()),
         )
     )
-    said = size.Size(**{**vars(BIG), "parameters": n_parameters(model)}).training(0) - size.PROCESS
-    assert held == said
+    estimated = size.Size(**{**vars(BIG), "parameters": n_parameters(model)}).training(0) - size.PROCESS
+    assert held == estimated
 
 
 def test_what_takes_less_takes_less():
@@ -113,11 +113,11 @@ def test_a_quantised_base_is_counted_by_its_bits():
 
 def test_a_stage_with_a_quantised_base_takes_what_loading_takes_at_least(plans):
     lora = {"rank": 16, "base": "nf4"}
-    made = plans(sft={"lora": lora, "dtype": "bfloat16", "tokens_per_microbatch": 512})
-    assert estimate.memory(made, BIG)["sft"] == BIG.loading(2)
-    made = plans(rl={"lora": {"rank": 16}})
+    planned = plans(sft={"lora": lora, "dtype": "bfloat16", "tokens_per_microbatch": 512})
+    assert estimate.memory(planned, BIG)["sft"] == BIG.loading(2)
+    planned = plans(rl={"lora": {"rank": 16}})
     needed = estimate.of_stage(
-        made["rl"], BIG, dtype="bfloat16", gradient_checkpointing=True, tokens_per_microbatch=512
+        planned["rl"], BIG, dtype="bfloat16", gradient_checkpointing=True, tokens_per_microbatch=512
     )
     (line,) = estimate.warnings(plans(), BIG, needed)
     assert "--set prefer.lora.rank=16 --set prefer." in line
@@ -143,25 +143,25 @@ def test_the_table_of_the_page_is_this_arithmetic():
         model = known(name)
         ways = [{}, {"bytes_each": 2}, {"bytes_each": 2, "lora": 16}, {"bytes_each": 2, "lora": 16, "base": "nf4"}]
         want = [model.training(4096, checkpointing=True, **way) / 2**30 for way in ways]
-        said = [f"{x:.1f}" for x in want]
-        said[3] += f" / {model.loading(2) / 2**30:.1f}"
-        assert cells == said, " | ".join([name, *said])
+        row = [f"{x:.1f}" for x in want]
+        row[3] += f" / {model.loading(2) / 2**30:.1f}"
+        assert cells == row, " | ".join([name, *row])
 
 
 def test_too_little_memory_is_said_before_the_run_with_what_fits(plans):
-    made = plans()
-    needed = estimate.memory(made, BIG)
+    planned = plans()
+    needed = estimate.memory(planned, BIG)
     assert set(needed) == {"sft", "reward", "prefer", "rl"} and needed["rl"] > needed["sft"], "it has a reference too"
-    assert not estimate.warnings(made, BIG, max(needed.values()))
-    (line,) = estimate.warnings(made, BIG, 0.8 * max(needed.values()))
+    assert not estimate.warnings(planned, BIG, max(needed.values()))
+    (line,) = estimate.warnings(planned, BIG, 0.8 * max(needed.values()))
     assert (
         "prefer takes about" in line
         and "8.00 billion weights" in line
         and "--set prefer.lora.rank=16 takes about" in line
     )
-    (line,) = estimate.warnings(made, BIG, 1e9)
+    (line,) = estimate.warnings(planned, BIG, 1e9)
     assert "take a smaller model" in line
-    (line,) = estimate.warnings(made, BIG, max(needed.values()) - 1)
+    (line,) = estimate.warnings(planned, BIG, max(needed.values()) - 1)
     assert "--set prefer.gradient_checkpointing=true takes about" in line, "what changes least comes first"
 
 
@@ -188,13 +188,13 @@ def test_a_dry_run_says_time_and_memory_of_a_pretrained_model(folder, tmp_path, 
 def test_rows_of_the_user_bound_the_time_by_their_bytes(tmp_path, plans):
     rows = ['{"prompt": "two", "completion": "2"}', '{"prompt": "twenty", "completion": "20"}', "not json"]
     (tmp_path / "mine.jsonl").write_text("\n".join(rows))
-    made = plans()
+    planned = plans()
     own = {"files": [{"path": "mine.jsonl"}]}
     known = guess.tokens(tmp_path, {"demonstrations": {"params": own}})
     assert known == {"sft": (len(rows[0]) + len(rows[1])) / 2 + 64}
-    assert estimate.work(made, BIG, known)["sft"] == pytest.approx(
-        estimate.work(made, BIG)["sft"] * known["sft"] / made["sft"]["params"]["max_length"]
+    assert estimate.work(planned, BIG, known)["sft"] == pytest.approx(
+        estimate.work(planned, BIG)["sft"] * known["sft"] / planned["sft"]["params"]["max_length"]
     )
-    assert estimate.work(made, BIG, {"sft": 1e9}) == estimate.work(made, BIG), "longer rows are left out"
+    assert estimate.work(planned, BIG, {"sft": 1e9}) == estimate.work(planned, BIG), "longer rows are left out"
     for other in (own | {"mix": True}, {"files": ["owner/name"]}, {"files": []}):
         assert guess.tokens(tmp_path, {"demonstrations": {"params": other}}) == {}

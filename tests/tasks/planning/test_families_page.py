@@ -39,30 +39,36 @@ def test_a_family_of_the_user_runs_from_the_document(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name, small", [("n_queens", True), ("calendar", False)])
 def test_measure_counts_repeats_and_proves_in_another_process(name, small):
-    found = {r["metric"]: r for r in bench.measure(name, 200, 5.0)}
-    assert all(r.keys() >= KEYS and r["n"] for r in found.values())
-    assert found["proved again"]["value"] == 100 and found["quarantined"]["value"] == 0
-    assert ("small: 1" in found["generated"]["case"]) == small and (
-        "duplicates" not in found or found["duplicates"]["value"] <= 0.1
+    by_metric = {r["metric"]: r for r in bench.measure(name, 200, 5.0)}
+    assert all(r.keys() >= KEYS and r["n"] for r in by_metric.values())
+    assert by_metric["proved again"]["value"] == 100 and by_metric["quarantined"]["value"] == 0
+    assert ("small: 1" in by_metric["generated"]["case"]) == small and (
+        "duplicates" not in by_metric or by_metric["duplicates"]["value"] <= 0.1
     )
-    assert found["generated"]["low"] <= found["generated"]["value"] <= found["generated"]["high"]
+    assert by_metric["generated"]["low"] <= by_metric["generated"]["value"] <= by_metric["generated"]["high"]
 
 
 def test_repeats_by_hand():
     large, small = Counter(range(5000)), Counter({1: 3, 2: 1, 3: 1})
-    share, n, said = bench.repeats({1: large + Counter([7]), 2: small})
+    share, n, note = bench.repeats({1: large + Counter([7]), 2: small})
     assert share == pytest.approx(100 / 5001) and n == 5001
-    assert said == "; small: 2 (about 3)", "10 pairs of 5 items, 3 of them equal"
-    assert bench.repeats({2: small}) == (0.0, 0, said)
+    assert note == "; small: 2 (about 3)", "10 pairs of 5 items, 3 of them equal"
+    assert bench.repeats({2: small}) == (0.0, 0, note)
 
 
 def test_seeds_share_what_the_birthday_formula_says():
     one, two = {1: Counter("aab"), 2: Counter("x")}, {1: Counter("abc"), 2: Counter("xx")}
     assert reproof.shared(one, two) == (2 + 1 + 2) / (1 + 1)
-    found = {r["metric"]: r for r in reproof.measure("n_queens", 60, 300, 20.0)}
-    assert all(r.keys() >= KEYS and r["n"] for r in found.values())
-    assert found["proved again"]["value"] == 100 and found["proved again"]["n"] == 60 and found["duplicates"]["n"] < 300
-    assert "; small: 1 (about " in found["proved again"]["case"] and found["roots in train and test"]["value"] == 0
+    by_metric = {r["metric"]: r for r in reproof.measure("n_queens", 60, 300, 20.0)}
+    assert all(r.keys() >= KEYS and r["n"] for r in by_metric.values())
+    assert (
+        by_metric["proved again"]["value"] == 100
+        and by_metric["proved again"]["n"] == 60
+        and by_metric["duplicates"]["n"] < 300
+    )
+    assert (
+        "; small: 1 (about " in by_metric["proved again"]["case"] and by_metric["roots in train and test"]["value"] == 0
+    )
 
 
 def test_a_problem_with_a_wrong_answer_is_not_proved(tmp_path):

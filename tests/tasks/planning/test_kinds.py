@@ -31,39 +31,43 @@ PIECES = [(kind, name) for kind in piece_kinds() for name in files(kind) if f"{k
 
 @pytest.mark.parametrize(("kind", "variant"), [(k, v) for k in piece_kinds() for v in variants(k)])
 def test_a_declaration_says_what_everything_is(kind, variant):
-    found = declared(kind, variant)
-    assert found.about.endswith(".") and found.returns and found.result
-    assert [m for m in found.meaning if not m.startswith("*")] == list(found.arguments)
-    assert found.open == any(m.startswith("*") for m in found.meaning)
-    assert all([*found.meaning.values(), *found.gives.values(), *found.expects.values()]), "an entry says nothing"
-    assert all(found.arguments.values()), "an argument has no type"
-    assert bool(found.gives) == bool(found.expects) == (kind in RUNNERS), "a check gives and expects what is declared"
+    declaration = declared(kind, variant)
+    assert declaration.about.endswith(".") and declaration.returns and declaration.result
+    assert [m for m in declaration.meaning if not m.startswith("*")] == list(declaration.arguments)
+    assert declaration.open == any(m.startswith("*") for m in declaration.meaning)
+    assert all([*declaration.meaning.values(), *declaration.gives.values(), *declaration.expects.values()]), (
+        "an entry says nothing"
+    )
+    assert all(declaration.arguments.values()), "an argument has no type"
+    assert bool(declaration.gives) == bool(declaration.expects) == (kind in RUNNERS), (
+        "a check gives and expects what is declared"
+    )
 
 
 @pytest.mark.parametrize(("kind", "name"), PIECES, ids=lambda x: x)
 def test_a_piece_is_what_its_kind_declares(kind, name):
     path = files(kind)[name]
     observes = code.constant(path, "OBSERVES", "groups") if kind == "observation" else "groups"
-    found, tree = declared(kind, "" if observes == "groups" else observes), code.source(path).tree
+    declaration, tree = declared(kind, "" if observes == "groups" else observes), code.source(path).tree
     for wanted in FUNCTIONS.get(f"{kind}/{name}", (name,)):
         piece = next((n for n in tree.body if getattr(n, "name", "") == wanted), None)
         assert piece is not None, f"there is no {wanted}"
         if isinstance(piece, ast.ClassDef):
             piece = next((n for n in piece.body if getattr(n, "name", "") == "__init__"), None)
             if piece is None:
-                assert not found.arguments
+                assert not declaration.arguments
                 continue
             del piece.args.args[0]
         arguments = {a.arg: ast.unparse(a.annotation) if a.annotation else "" for a in piece.args.args}
-        own = dict(list(arguments.items())[len(found.arguments) :])
-        assert {a: t for a, t in arguments.items() if a not in own} == found.arguments
+        own = dict(list(arguments.items())[len(declaration.arguments) :])
+        assert {a: t for a, t in arguments.items() if a not in own} == declaration.arguments
         assert not own or kind == "metric", "only a metric asks for columns by position"
         required = [
             a.arg for a, d in zip(piece.args.kwonlyargs, piece.args.kw_defaults, strict=True) if d is None
         ]  # columns of pairs, arguments of a verifier
-        assert not required or found.open
+        assert not required or declaration.open
         if kind not in MADE and piece.returns is not None:
-            assert ast.unparse(piece.returns) == found.result
+            assert ast.unparse(piece.returns) == declaration.result
 
 
 def test_knobs_that_are_pieces_are_of_a_declared_kind():

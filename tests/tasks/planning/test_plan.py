@@ -591,13 +591,13 @@ def test_what_dvc_reads_is_what_is_taken(tmp_path, text):
 
     path = tmp_path / "params.yaml"
     path.write_text(text)
-    found = []
+    readings = []
     for read in (read_yaml, load_yaml):
         try:
-            found.append(read(path))
+            readings.append(read(path))
         except (UserError, DvcException):
-            found.append(None)
-    assert found[0] == found[1] and (found[0] is None) == (text in ("a: {b: http://x:1}", "a: [b:c]"))
+            readings.append(None)
+    assert readings[0] == readings[1] and (readings[0] is None) == (text in ("a: {b: http://x:1}", "a: [b:c]"))
 
 
 @pytest.mark.parametrize("times", [2, 50])

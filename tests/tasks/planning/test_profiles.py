@@ -15,7 +15,7 @@ from tasks.tracking import spool
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
+def plans_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
 
@@ -26,20 +26,20 @@ def made(tmp_path, monkeypatch):
     return plans
 
 
-def test_every_profile_resolves_and_says_what_it_is(made):
+def test_every_profile_resolves_and_says_what_it_is(plans_of):
     profiles = resolve.yaml_files("profiles")
     assert set(profiles) >= {"cpu", "gpu"}
     for name, path in profiles.items():
-        assert made(name) and resolve.read_yaml(path)["title"] and resolve.read_yaml(path)["threads"] >= 1
+        assert plans_of(name) and resolve.read_yaml(path)["title"] and resolve.read_yaml(path)["threads"] >= 1
 
 
-def test_cpu_is_the_defaults(made):
+def test_cpu_is_the_defaults(plans_of):
     assert not resolve.read_yaml(resolve.yaml_files("profiles")["cpu"])["stages"]
 
 
-def test_quick_is_the_default_run_cut_down_and_its_page_says_where(made):
+def test_quick_is_the_default_run_cut_down_and_its_page_says_where(plans_of):
     """The same stages and models of the same size; a number that is changed is cut, or is one of these."""
-    quick, whole = (dict(spool.flat(made(name))) for name in ("quick", "cpu"))
+    quick, whole = (dict(spool.flat(plans_of(name))) for name in ("quick", "cpu"))
     changed = {k: (whole[k], v) for k, v in quick.items() if whole[k] != v}
     other = {"questions.hops", "sft.made_up_names", "demonstrations.n"}
     assert changed.keys() > other and all(0 < v < old for k, (old, v) in changed.items() if k not in other)
@@ -48,8 +48,8 @@ def test_quick_is_the_default_run_cut_down_and_its_page_says_where(made):
     assert {k: (yaml.safe_load(a), yaml.safe_load(b)) for k, a, b in told} == changed
 
 
-def test_gpu_moves_every_stage_that_has_a_device(made):
-    gpu = made("gpu")
+def test_gpu_moves_every_stage_that_has_a_device(plans_of):
+    gpu = plans_of("gpu")
     devices = {n: (p["device"], p["dtype"]) for n, p in gpu.items() if "device" in p}
     assert set(devices) >= {"sft", "reward", "prefer", "rl", "evaluate"} and set(devices.values()) == {
         ("cuda", "bfloat16")
@@ -60,24 +60,24 @@ def test_gpu_moves_every_stage_that_has_a_device(made):
     assert rl["envs"] == evaluate["envs"] and rl["sampling"] == measured, "what is learned is what is measured"
 
 
-def test_a_hub_model_is_told_a_protocol_that_the_environments_read(made):
-    envs = {e["piece"]: bind("env", e)() for e in made("gpu")["rl"]["envs"]}
+def test_a_hub_model_is_told_a_protocol_that_the_environments_read(plans_of):
+    envs = {e["piece"]: bind("env", e)() for e in plans_of("gpu")["rl"]["envs"]}
     problem = Problem.make(prompt="q?", answer="the answer alone", verifier="exact", family="toy", split="train")
-    asked = []
-    state, messages = envs["search"].start(problem, {"search": lambda query: asked.append(query) or "found"})
+    queries = []
+    state, messages = envs["search"].start(problem, {"search": lambda query: queries.append(query) or "found"})
     told = messages[0]
     assert told.role == "system" and str(envs["search"].max_calls) in told.content
     for _ in range(envs["search"].max_calls):
         _, over, _ = envs["search"].step(state, told.content.replace("<answer>", "").replace("</answer>", ""))
         assert not over
-    assert asked == ["a few key words"] * envs["search"].max_calls
+    assert queries == ["a few key words"] * envs["search"].max_calls
     assert envs["search"].step(state, told.content)[2].value == 1.0
     _, messages = envs["single"].start(problem, {})
     assert messages[0].role == "system" and extract_answer(messages[0].content) == "result"
 
 
-def test_instructions_are_written_once_and_reach_every_stage(made, tmp_path):
-    gpu = made("gpu")
+def test_instructions_are_written_once_and_reach_every_stage(plans_of, tmp_path):
+    gpu = plans_of("gpu")
     told = {(n, e["piece"]): e["instructions"] for n, p in gpu.items() for e in p.get("envs", ())}
     assert {n for n, _ in told} >= {"sft", "reward", "prefer", "rl", "evaluate"}
     assert len(set(told.values())) == 2 and all(told.values()), "one text for each environment"
@@ -105,26 +105,26 @@ def test_instructions_are_written_once_and_reach_every_stage(made, tmp_path):
         ("instructions: {search: 3}", "instructions.search must be a text"),
     ],
 )
-def test_a_model_that_would_be_trained_on_other_prompts_than_it_plays_is_refused(made, tmp_path, params, sentence):
+def test_a_model_that_would_be_trained_on_other_prompts_than_it_plays_is_refused(plans_of, tmp_path, params, sentence):
     (tmp_path / "params.yaml").write_text(f"recipe: grpo\n{params}\n")
     with pytest.raises(UserError) as caught:
         plan.plans(tmp_path)
     assert sentence in str(caught.value)
 
 
-def test_rates_of_a_model_from_scratch_beside_a_pretrained_one_are_said(made, tmp_path):
+def test_rates_of_a_model_from_scratch_beside_a_pretrained_one_are_said(plans_of, tmp_path):
     def warned(text):
         (tmp_path / "params.yaml").write_text(text)
         return rates.warnings(plan.plans(tmp_path))
 
-    (said,) = warned("recipe: grpo\nset: {sft: {model: /models/m}}\n")
-    assert "sft muon" in said and "rl 0.001" in said and "profile=pretrained-cpu" in said
+    (warning,) = warned("recipe: grpo\nset: {sft: {model: /models/m}}\n")
+    assert "sft muon" in warning and "rl 0.001" in warning and "profile=pretrained-cpu" in warning
     for name in ("pretrained-cpu", "gpu"):
         assert not warned(f"profile: {name}\nrecipe: grpo\nset: {{sft: {{model: /models/m}}}}\n")
     assert not warned("recipe: grpo\n"), "nothing is pretrained"
 
 
-def test_pretrained_cpu_has_the_rates_of_fine_tuning(made):
-    plans = made("pretrained-cpu")
+def test_pretrained_cpu_has_the_rates_of_fine_tuning(plans_of):
+    plans = plans_of("pretrained-cpu")
     for name in rates.TRAINED:
         assert plans[name]["optimizer"]["kind"] == "adamw" and plans[name]["optimizer"]["lr"] <= 2e-5

@@ -73,7 +73,7 @@ def test_a_check_can_fail():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"tolerance": 1}, "unknown key 'tolerance'"),
         ({"piece": "advantage.grpo"}, "write kind/name"),
@@ -84,8 +84,8 @@ def test_a_check_can_fail():
         ),
     ],
 )
-def test_a_malformed_check_is_one_sentence(changes, said):
-    with pytest.raises(UserError, match=said):
+def test_a_malformed_check_is_one_sentence(changes, message):
+    with pytest.raises(UserError, match=message):
         ran(**changes)
 
 
@@ -138,7 +138,7 @@ def test_evidence_of_older_code_is_named_and_fails_nothing(capsys, tmp_path, mon
     piece.write_text(
         '"""About it."""\n\n\ndef own(groups, rewards, state, rng):\n    """Zero."""\n    return 0  # nothing\n'
     )
-    found = {
+    evidence = {
         "recipe": "mine",
         "code": code_of("mine"),
         "holds": True,
@@ -146,7 +146,7 @@ def test_evidence_of_older_code_is_named_and_fails_nothing(capsys, tmp_path, mon
         "protocol": {"metric": "auc", "direction": "higher", "against": "grpo", "task": "mixed"},
         "constants": {"rl.advantage": {"piece": "own"}},
     }
-    (tmp_path / "recipes/evidence/mine.json").write_text(json.dumps(found))
+    (tmp_path / "recipes/evidence/mine.json").write_text(json.dumps(evidence))
 
     def said():
         assert main(["check", "mine", "--evidence"]) == 0

@@ -178,17 +178,17 @@ def test_a_configuration_alone_says_how_large_a_model_is(big, tmp_path):
 
 def test_what_is_said_to_fit_fits_and_less_does_not(big, capsys):
     assert cli.main(["estimate", "--model", big, "--gpus", "8xH200", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["parameters"] == 8_190_735_360
-    found = {(x["stage"], x["method"]): x for x in said["predicted"]}
+    output = json.loads(capsys.readouterr().out)
+    assert output["parameters"] == 8_190_735_360
+    by_method = {(x["stage"], x["method"]): x for x in output["predicted"]}
     room = estimate.FREE * machines("H200").device.memory
-    assert {s for s, _ in found} == set(estimate.TRAINED)
-    for x in found.values():
+    assert {s for s, _ in by_method} == set(estimate.TRAINED)
+    for x in by_method.values():
         assert x["smallest"]["total"] <= room and x["smallest"]["learners"] <= x["quickest"]["learners"] <= 8
         assert sum(x["quickest"]["time"].values()) <= sum(x["smallest"]["time"].values()) + 0.01
-    assert found["sft", "full"]["smallest"]["shards"] > 1, "16 bytes a weight are more than a device has"
-    assert [found["sft", m]["smallest"]["learners"] for m in ("lora", "qlora")] == [1, 1]
-    assert found["sft", "qlora"]["quickest"]["shards"] == 1, "a quantised base is not split"
+    assert by_method["sft", "full"]["smallest"]["shards"] > 1, "16 bytes a weight are more than a device has"
+    assert [by_method["sft", m]["smallest"]["learners"] for m in ("lora", "qlora")] == [1, 1]
+    assert by_method["sft", "qlora"]["quickest"]["shards"] == 1, "a quantised base is not split"
     assert cli.main(["estimate", "--model", big, "--gpus", "1xH200", "--json"]) == 0
     alone = {(x["stage"], x["method"]): x for x in json.loads(capsys.readouterr().out)["predicted"]}
     assert alone["sft", "full"]["smallest"] is None and alone["sft", "lora"]["smallest"]["learners"] == 1
@@ -232,13 +232,13 @@ def test_the_settings_to_copy_are_those_that_were_estimated(big, capsys, monkeyp
     from flows.overrides import merged
 
     more = {**changes, "profile": "gpu", "set.sft.model": big}
-    made = plan.plans(plan.project(), changed=lambda p: merged(p, more), to_run=False)
-    total = estimate.memory(made, size_by_config(big))["sft"]
+    planned = plan.plans(plan.project(), changed=lambda p: merged(p, more), to_run=False)
+    total = estimate.memory(planned, size_by_config(big))["sft"]
     assert f" {total / 2**30:.1f} " in text, "the plan of these settings takes what the table says"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--gpus", "8xH300"], "there is no device 'H300' here: did you mean"),
         (["--gpus", "8"], "write how many and which, for example 8xH200"),
@@ -248,12 +248,12 @@ def test_the_settings_to_copy_are_those_that_were_estimated(big, capsys, monkeyp
         (["--gpus", "H100", "--model", "/nowhere"], "there is no model /nowhere"),
     ],
 )
-def test_a_mistake_is_one_sentence(big, capsys, words, said):
-    model = [] if "no model" in said or "--model" in words else ["--model", big]
-    extra = ["--set", 'sft.model=""'] if "no model" in said else []
+def test_a_mistake_is_one_sentence(big, capsys, words, message):
+    model = [] if "no model" in message or "--model" in words else ["--model", big]
+    extra = ["--set", 'sft.model=""'] if "no model" in message else []
     assert cli.main(["estimate", *words, *model, *extra]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("error: ") and said in err and err.count("\n") == 1
+    assert err.startswith("error: ") and message in err and err.count("\n") == 1
 
 
 def test_a_name_that_cannot_be_fetched_is_one_sentence(big, monkeypatch):

@@ -50,8 +50,8 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
     )
     assert card["diversity"]["asked_again"] == 0 and card["quotas"]["root_attribute"] == 1
     assert main(["questions", "show", str(grown), "--kb", str(base), "--n", "5"]) == 0
-    said = capsys.readouterr().out
-    assert said.count("answer: ") == 5 and " 1. " in said and "depth 2" in said
+    output = capsys.readouterr().out
+    assert output.count("answer: ") == 5 and " 1. " in output and "depth 2" in output
     assert main(["questions", "show", str(grown), "--kb", str(base), "--page", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
     assert page.count("<summary>") == 20 and "Why each clue is needed" in page and "<script" not in page
@@ -80,10 +80,10 @@ def test_quotas_that_are_full_are_on_the_card_and_processes_change_nothing(base,
     finished, wanted = Finished(tmp_path / "rows", Problem, Quarantined), {("train", 2): 96, ("test", 2): 24}
     few = Quotas(relation=0.2, shape=0.2)
     knobs = {"seed": 0, "levels": [1, 2, 3, 4], "closed_world": False, "max_guess": 0.1, "only": [], "extra": {}}
-    made = grow.grow(base, wanted, quotas=few, finished=finished, **knobs)
-    assert [p.id for p in made[0]] == [p.id for p in grow.read(tmp_path / "one" / "problems.parquet")[0]]
+    outcome = grow.grow(base, wanted, quotas=few, finished=finished, **knobs)
+    assert [p.id for p in outcome[0]] == [p.id for p in grow.read(tmp_path / "one" / "problems.parquet")[0]]
     again = grow.grow(base, wanted, quotas=few, finished=Finished(tmp_path / "rows", Problem, Quarantined), **knobs)
-    assert made == again, "a row that was finished is not one that left out something else"
+    assert outcome == again, "a row that was finished is not one that left out something else"
 
 
 def test_verify_proves_a_published_file_and_names_what_fails(base, grown, capsys, tmp_path) -> None:
@@ -94,7 +94,7 @@ def test_verify_proves_a_published_file_and_names_what_fails(base, grown, capsys
     row = json.loads(lines[0])
     (tmp_path / "q.jsonl").write_text("\n".join([json.dumps(row | {"answer": "Elsewhere"}), *lines[1:]]))
     assert main(["verify", str(tmp_path / "q.jsonl"), "--kb", str(base)]) == 1
-    assert f"{row['id']}  id_differs" in (said := capsys.readouterr().out) and "39 of 40" in said
+    assert f"{row['id']}  id_differs" in (output := capsys.readouterr().out) and "39 of 40" in output
     assert (
         main(["verify", str(tmp_path / "none.jsonl")]) == 2
         and main(["verify", str(grown / "problems.parquet"), "--kb", str(tmp_path)]) == 2
@@ -118,8 +118,8 @@ def test_a_published_file_carries_the_users_own_phrases(base, capsys, tmp_path) 
     ]
     assert main(words) == 0
     lines = (tmp_path / "q" / "questions.jsonl").read_text().splitlines()
-    said = [json.loads(line)["question"] for line in lines]
-    assert any("is next door to" in q for q in said) and not any(" that door to" in q for q in said)
+    texts = [json.loads(line)["question"] for line in lines]
+    assert any("is next door to" in q for q in texts) and not any(" that door to" in q for q in texts)
     assert any("phrases" in json.loads(line) for line in lines)
     (tmp_path / "published.jsonl").write_text("\n".join(lines))
     capsys.readouterr()
@@ -145,18 +145,18 @@ def test_verify_inspects_questions_of_others(base, capsys, tmp_path) -> None:
     path = tmp_path / "theirs.json"
     path.write_text(json.dumps([good, bad, {"question": "?"}]))
     assert main(["verify", str(path)]) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "2 questions read, 1 rows quarantined" in said
-        and "50.0%  a constant beside what is asked" in said
-        and "--kb DIR" in said
+        "2 questions read, 1 rows quarantined" in output
+        and "50.0%  a constant beside what is asked" in output
+        and "--kb DIR" in output
     )
-    assert "triple 1: a constant beside what is asked" in said and "the question says the answer (hide it)" in said
+    assert "triple 1: a constant beside what is asked" in output and "the question says the answer (hide it)" in output
     assert main(["verify", str(path), "--kb", str(base)]) == 1
-    assert "answers, " in (said := capsys.readouterr().out) or "triple 2: it can go" in said
+    assert "answers, " in (output := capsys.readouterr().out) or "triple 2: it can go" in output
     assert main(["verify", str(path), "--kb", str(base), "--json"]) == 1
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert found[1]["answers"] == [f.object] and found[0]["answers"] and not found[0]["clean"]
+    findings = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert findings[1]["answers"] == [f.object] and findings[0]["answers"] and not findings[0]["clean"]
 
 
 def test_findings_are_printed_however_many_rows_cannot_be_read(capsys, tmp_path) -> None:
@@ -165,10 +165,10 @@ def test_findings_are_printed_however_many_rows_cannot_be_read(capsys, tmp_path)
     rows = [*({"question": "?"} for _ in range(12)), beside | {"id": "named"}, typed]
     (tmp_path / "theirs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     assert main(["verify", str(tmp_path / "theirs.jsonl")]) == 1
-    said = capsys.readouterr().out
-    assert "2 questions read, 12 rows quarantined" in said and "findings, 2 of 2:" in said
-    assert "named: triple 2: a constant beside" in said and "typed: triple 2: a bare type beside" in said
-    assert "rows that cannot be read, 10 of 12:" in said and "and no other constant (weaker)" in said
+    output = capsys.readouterr().out
+    assert "2 questions read, 12 rows quarantined" in output and "findings, 2 of 2:" in output
+    assert "named: triple 2: a constant beside" in output and "typed: triple 2: a bare type beside" in output
+    assert "rows that cannot be read, 10 of 12:" in output and "and no other constant (weaker)" in output
     (tmp_path / "typed.jsonl").write_text(json.dumps(typed) + "\n")
     assert main(["verify", str(tmp_path / "typed.jsonl")]) == 0, "a weaker finding alone is no fault"
     assert "weaker: leave it" in capsys.readouterr().out
@@ -206,8 +206,8 @@ def test_rewrite_says_what_it_would_use_and_keeps_the_gates(base, grown, capsys,
     ]
     assert main([*common, "--dry-run", "--prices", "1,2"]) == 0
     assert (
-        "8 requests (0 answers are in the cache)" in (said := capsys.readouterr().out)
-        and "currency" in said
+        "8 requests (0 answers are in the cache)" in (output := capsys.readouterr().out)
+        and "currency" in output
         and not server.bodies
     )
     assert main(common) == 0
@@ -252,13 +252,13 @@ def test_the_stage_with_trees_beside_chains(base, tmp_path) -> None:
     stage = Stage("questions", plan={"seed": 1, "params": params}, root=root, deps=["artifacts/kb"])
     with stage.running():
         questions(stage, **params)
-    made = tables.read(root / "artifacts/questions/problems.parquet", Problem)
+    problems = tables.read(root / "artifacts/questions/problems.parquet", Problem)
     quarantined = tables.read(root / "artifacts/questions/quarantine.parquet", Quarantined)
     card = json.loads((root / "artifacts/questions/card.json").read_text())
-    assert [p.family for p in made] == ["entity_tree"] * 8 + ["fuzzy_tree"] * 8 and card["accepted"] == 16
+    assert [p.family for p in problems] == ["entity_tree"] * 8 + ["fuzzy_tree"] * 8 and card["accepted"] == 16
     assert (
-        card["produced"] == len(made) + len(quarantined)
-        and {p.difficulty["level"] for p in made[8:]} <= {1, 2}
+        card["produced"] == len(problems) + len(quarantined)
+        and {p.difficulty["level"] for p in problems[8:]} <= {1, 2}
         and card["trees"]["accepted"] == 8
     )
 

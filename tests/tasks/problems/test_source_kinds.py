@@ -196,9 +196,9 @@ def test_all_questions_are_proved_again(base: Path, world: list[str], capsys, tm
     for file in ("questions.jsonl", "problems.parquet"):
         capsys.readouterr()
         assert main(["verify", str(out / file), "--kb", str(base / "kb")]) == 0
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         n = len((out / "questions.jsonl").read_text().splitlines())
-        assert n >= 8 and f"{n} of {n} questions proved again" in said
+        assert n >= 8 and f"{n} of {n} questions proved again" in output
     (tmp_path / "alone").mkdir()
     alone = (out / "questions.jsonl").rename(tmp_path / "alone" / "published.jsonl")
     assert main(["verify", str(alone), "--kb", str(base / "kb")]) == 0, "without the card beside it"
@@ -245,5 +245,5 @@ def test_rows_of_an_older_version_are_one_sentence(base: Path, capsys, tmp_path)
     path.write_text("".join(json.dumps(row) + "\n" for row in old))
     capsys.readouterr()
     assert main(["verify", str(path), "--kb", str(base / "kb")]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "published by an older version" in said and "grow it again" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and "published by an older version" in error and "grow it again" in error

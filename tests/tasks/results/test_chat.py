@@ -20,7 +20,7 @@ QUESTION = "What is the capital of Norvia?"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def untrained(tmp_path_factory):
     """A project with two passages, one held-out question and an untrained model in the place of `sft`."""
     root = tmp_path_factory.mktemp("project")
     (root / "params.yaml").write_text("recipe: grpo\n")
@@ -43,10 +43,10 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def project(made, monkeypatch):
-    monkeypatch.chdir(made)
+def project(untrained, monkeypatch):
+    monkeypatch.chdir(untrained)
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
-    return made
+    return untrained
 
 
 @pytest.fixture
@@ -109,23 +109,23 @@ def test_an_untrained_model_from_its_folder(project, capsys):
 def test_a_decoder_answers_and_says_what_it_cost(project, capsys):
     plain = said(capsys, "sft", "--question", QUESTION)
     text = said(capsys, "sft", "--question", QUESTION, "--decoder", "greedy")
-    found = re.search(r"forward tokens: (\d+) of the policy; [\d.]+ s$", text, re.MULTILINE)
-    assert found and int(found.group(1)) > 20 and text.splitlines()[-1] == plain.splitlines()[-1]
+    cost = re.search(r"forward tokens: (\d+) of the policy; [\d.]+ s$", text, re.MULTILINE)
+    assert cost and int(cost.group(1)) > 20 and text.splitlines()[-1] == plain.splitlines()[-1]
 
 
 def test_a_decoder_that_reads_the_model_before_preference_training(project, capsys):
     """`implicit_reward` draws from artifacts/sft, whatever model is asked, and both models are charged."""
     text = said(capsys, "sft", "--question", QUESTION, "--decoder", "implicit_reward")
-    found = re.search(r"forward tokens: (\d+) of the reference, (\d+) of the policy; ", text)
-    assert found and int(found.group(1)) > int(found.group(2)) > 20, text
+    cost = re.search(r"forward tokens: (\d+) of the reference, (\d+) of the policy; ", text)
+    assert cost and int(cost.group(1)) > int(cost.group(2)) > 20, text
 
 
-def test_a_decoder_of_two_models_where_one_is_not_there(made, tmp_path, capsys, monkeypatch):
+def test_a_decoder_of_two_models_where_one_is_not_there(untrained, tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("recipe: grpo\n")
-    asked = [str(made / "artifacts/sft/model"), "--kb", str(made / "artifacts/kb"), "--question", QUESTION]
-    text = said(capsys, *asked, "--decoder", "implicit_reward", code=2)
+    words = [str(untrained / "artifacts/sft/model"), "--kb", str(untrained / "artifacts/kb"), "--question", QUESTION]
+    text = said(capsys, *words, "--decoder", "implicit_reward", code=2)
     assert text.startswith("error: the decoder implicit_reward: ") and text.count("\n") == 1
     assert "there is none: run the stage sft, or take a decoder that needs none" in text
 
@@ -226,16 +226,16 @@ def test_mistakes_are_one_sentence(project, capsys, args, words):
 
 @pytest.mark.parametrize("text", ["Zelton, I think.", "It is <answer>Zelton</answer>."])
 def test_a_project_without_a_knowledge_base_is_asked_without_a_search_tool(
-    made, tmp_path, says, capsys, monkeypatch, text
+    untrained, tmp_path, says, capsys, monkeypatch, text
 ):
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text("recipe: grpo\n")
     (tmp_path / "dvc.yaml").write_text("stages: {plan: {}, sft: {}, evaluate: {}}\n")
     says(text)
-    assert cli.main(["chat", str(made / "artifacts/sft/model"), "--question", QUESTION]) == 0
+    assert cli.main(["chat", str(untrained / "artifacts/sft/model"), "--question", QUESTION]) == 0
     out = capsys.readouterr().out
     assert "Zelton" in out and "neither a search" not in out and "wrong" not in out
     (tmp_path / "dvc.yaml").write_text("stages: {plan: {}, kb: {}, sft: {}}\n")
-    assert cli.main(["chat", str(made / "artifacts/sft/model"), "--question", QUESTION]) == 2
+    assert cli.main(["chat", str(untrained / "artifacts/sft/model"), "--question", QUESTION]) == 2
     assert "there is nothing to search: `dvc repro kb` makes it" in capsys.readouterr().err

@@ -124,8 +124,10 @@ def test_the_command_line_and_what_mlflow_gets(root, tmp_path, monkeypatch, caps
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     (root / "dvc.yaml").write_text("stages: {}\n")
     assert cli.main(["curves", "s0", "s1", "s2", "--log"]) == 0
-    said = capsys.readouterr().out
-    assert "grpo: 3 seeds (0, 1, 2)" in said and "60.0%  35.2 to 84.8" in said and "in MLflow: grpo, 3 seeds" in said
+    output = capsys.readouterr().out
+    assert (
+        "grpo: 3 seeds (0, 1, 2)" in output and "60.0%  35.2 to 84.8" in output and "in MLflow: grpo, 3 seeds" in output
+    )
     assert (root / ".espalier/compare/curves.html").exists()
     from tasks.tracking import observe
 

@@ -88,9 +88,9 @@ def test_bands() -> None:
 
 def test_the_command_writes_what_is_kept(root: Path, problems: list[Problem], capsys) -> None:
     assert main(["measure", "--n", "5", "--out", "out", "--keep", "long,medium"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     rows = [json.loads(line) for line in Path("out/difficulty.jsonl").read_text().splitlines()]
-    assert len(rows) == 15 and "bands:" in said and "oracle calls" in said
+    assert len(rows) == 15 and "bands:" in output and "oracle calls" in output
     kept = tables.read(Path("out/problems.parquet"), Problem)
     assert [p.id for p in kept] == [r["id"] for r in rows if r["band"] in ("long", "medium")]
     assert main(["measure", "--keep", "lnog"]) == 2 and "no band 'lnog'" in capsys.readouterr().err
@@ -123,24 +123,24 @@ def run(root: Path, **params) -> tuple[dict, list[Demonstration], list[Quarantin
 
 
 def test_the_stage_tells_runs_with_open_and_find(root: Path, kb: KB) -> None:
-    card, made, quarantined = run(root, n_browse=12, n_browse_valid=3, short=0.25, long_calls=5, detour=0.5)
-    assert card["produced"] == card["accepted"] + sum(card["quarantined"].values()) == len(made) + len(quarantined)
-    assert card["browsing"] == len(made) == 15 and sum(t.split == "valid" for t in made) == 3
-    assert sum(t.calls < 5 for t in made if t.split == "train") <= 3 and set(card["quarantined"]) <= {
+    card, browsed, quarantined = run(root, n_browse=12, n_browse_valid=3, short=0.25, long_calls=5, detour=0.5)
+    assert card["produced"] == card["accepted"] + sum(card["quarantined"].values()) == len(browsed) + len(quarantined)
+    assert card["browsing"] == len(browsed) == 15 and sum(t.split == "valid" for t in browsed) == 3
+    assert sum(t.calls < 5 for t in browsed if t.split == "train") <= 3 and set(card["quarantined"]) <= {
         "too_short",
         "too_many_calls",
         "too_long",
     }
     assert 0 < card["with_detour"] < 15
     index = build_index(pages_of_kb(kb))
-    assert all(replays(t, index) for t in made)
-    calls = [[m.content for m in t.messages if m.role == "assistant"] for t in made]
+    assert all(replays(t, index) for t in browsed)
+    calls = [[m.content for m in t.messages if m.role == "assistant"] for t in browsed]
     assert all(len(set(c)) == len(c) for c in calls)  # no call twice
 
 
 def test_the_default_tells_none_and_a_wrong_searcher_is_one_sentence(root: Path) -> None:
-    card, made, _ = run(root)
-    assert "browsing" not in card and not made
+    card, browsed, _ = run(root)
+    assert "browsing" not in card and not browsed
     with pytest.raises(UserError, match="no searcher 'orcale'"):
         run(root, n_browse=1, searcher="orcale")
 

@@ -137,8 +137,8 @@ def test_what_is_damaged_is_named_and_removed(root, capsys):
         (cache / name[:2]).mkdir(parents=True)
         (cache / name[:2] / name[2:]).write_bytes(content)
     assert cli.main(["gc", "--damaged"]) == 0
-    said = capsys.readouterr().out
-    assert wrong[2:] in said and "1 damaged, removed; `espalier run` makes them anew" in said
+    output = capsys.readouterr().out
+    assert wrong[2:] in output and "1 damaged, removed; `espalier run` makes them anew" in output
     assert [p.name for p in cache.glob("*/*")] == [right[2:]]
     path = root / "artifacts/kb/facts"
     at = path.stat()
@@ -152,11 +152,11 @@ def test_what_is_damaged_is_named_and_removed(root, capsys):
 def test_the_command_says_what_it_freed_and_when_that_is_not_enough(root, capsys):
     work(root, "kb", "x")
     assert cli.main(["gc", "--dry-run"]) == 1
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "unfinished work of kb with other settings (x)" in said
-        and "would be removed" in said
-        and "Still over the budget" in said
+        "unfinished work of kb with other settings (x)" in output
+        and "would be removed" in output
+        and "Still over the budget" in output
     )
     (root / "params.yaml").write_text("disk_gb: 1\n")
     assert cli.main(["gc"]) == 0 and "Still" not in capsys.readouterr().out

@@ -48,17 +48,17 @@ def test_names_of_states(root):
 
 
 def test_compare_says_what_changed_and_nothing_else(root):
-    found = compare(snapshot(root, "first"), snapshot(root, "hot"))
-    assert found["parameters"] == [{"knob": "rl.optimizer.lr", "a": 0.1, "b": 0.5}]
-    assert found["code"] == [{"file": "training/x.py", "change": "changed", "stages": ["rl"]}]
-    assert found["data"] == found["quarantined"] == []
-    scores = {r["run"]: r for r in found["scores"]}
+    comparison = compare(snapshot(root, "first"), snapshot(root, "hot"))
+    assert comparison["parameters"] == [{"knob": "rl.optimizer.lr", "a": 0.1, "b": 0.5}]
+    assert comparison["code"] == [{"file": "training/x.py", "change": "changed", "stages": ["rl"]}]
+    assert comparison["data"] == comparison["quarantined"] == []
+    scores = {r["run"]: r for r in comparison["scores"]}
     assert (scores["rl"]["a"], scores["rl"]["b"]) == (pytest.approx(2 / 6), pytest.approx(4 / 6))
     assert scores["sft"]["p_holm"] == 1.0 and scores["rl"]["p"] == 0.625, (
         "3 better, 1 worse: 10 of 16 ways are as far from 0"
     )
     assert scores["rl"]["p_holm"] == 1.0, "two comparisons"
-    assert [(f["a"], f["b"]) for f in found["flips"]] == [(0.0, 1.0)] * 3 + [(1.0, 0.0)]
+    assert [(f["a"], f["b"]) for f in comparison["flips"]] == [(0.0, 1.0)] * 3 + [(1.0, 0.0)]
     assert not compare(snapshot(root, "hot"), snapshot(root, "workspace"))["flips"]
 
 
@@ -69,8 +69,8 @@ def test_compare_of_what_is_gone_says_so(root, tmp_path):
     shutil.copytree(root, copy)
     scores = snapshot(copy, "first").path("artifacts/evaluate/scores.parquet")
     scores.unlink()
-    found = compare(snapshot(copy, "first"), snapshot(copy, "hot"))
-    assert found["missing"] == ["first: artifacts/evaluate/scores.parquet"] and found["scores"] == []
+    comparison = compare(snapshot(copy, "first"), snapshot(copy, "hot"))
+    assert comparison["missing"] == ["first: artifacts/evaluate/scores.parquet"] and comparison["scores"] == []
 
 
 def test_the_page_of_a_comparison_is_escaped(root):
@@ -81,8 +81,8 @@ def test_the_page_of_a_comparison_is_escaped(root):
 def test_compare_on_the_command_line(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert cli.main(["compare", "first", "hot"]) == 0
-    said = capsys.readouterr().out
-    assert "rl.optimizer.lr  0.1  ->  0.5" in said and "Questions that changed most" in said
+    output = capsys.readouterr().out
+    assert "rl.optimizer.lr  0.1  ->  0.5" in output and "Questions that changed most" in output
     assert (root / ".espalier/compare/first-hot.html").exists()
     assert cli.main(["compare", "first", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["b"]["name"] == "workspace"
@@ -90,15 +90,15 @@ def test_compare_on_the_command_line(root, monkeypatch, capsys):
 
 
 def test_lineage_goes_back_to_the_rows_and_checks_their_digest(root):
-    found = lineage(snapshot(root, "first"), "rl")
-    assert [s["stage"] for s in found["stages"]] == ["problems", "demonstrations", "sft", "rl"] and found[
+    origins = lineage(snapshot(root, "first"), "rl")
+    assert [s["stage"] for s in origins["stages"]] == ["problems", "demonstrations", "sft", "rl"] and origins[
         "cleaning"
     ] is None
-    assert found["problems"]["rl"] == {
+    assert origins["problems"]["rl"] == {
         "rows": 6,
         "by_family": {"linear_equations": 6},
         "checked": True,
-        "trained_on": found["problems"]["rl"]["trained_on"],
+        "trained_on": origins["problems"]["rl"]["trained_on"],
     }
     prefer = lineage(snapshot(root, "first"), "prefer")
     assert (
@@ -158,11 +158,11 @@ def test_why(root):
 def test_why_on_the_command_line_proves_again(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     assert cli.main(["why", states.problems()[0].id]) == 0
-    said = capsys.readouterr().out
-    assert "proof: holds" in said and "solved again from its text" in said and "rl was right in 0 of 2" in said
+    output = capsys.readouterr().out
+    assert "proof: holds" in output and "solved again from its text" in output and "rl was right in 0 of 2" in output
     assert cli.main(["why", states.pair(states.problems()[0]).id, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["proof"] == {"holds": True, "lines": ["by number: chosen 1, rejected 0"]}
+    explained = json.loads(capsys.readouterr().out)
+    assert explained["proof"] == {"holds": True, "lines": ["by number: chosen 1, rejected 0"]}
 
 
 def test_a_proof_fails_where_the_answer_was_changed():
@@ -181,8 +181,8 @@ def test_preview_of_real_stages(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(previews, "_whole", lambda *_: 1.0)
     capsys.readouterr()
     for stage in ("questions", "problems"):
-        found = previews.preview(mine, stage, 3)
-        assert len(found.rows) == 3 and all(proof.holds for _, proof in found.rows)
+        shown = previews.preview(mine, stage, 3)
+        assert len(shown.rows) == 3 and all(proof.holds for _, proof in shown.rows)
     assert not (mine / "artifacts").exists(), "nothing of the project is touched"
     assert cli.main(["preview", "kb", "-n", "2", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 2
@@ -224,7 +224,7 @@ def test_preview_says_what_the_run_says(tmp_path, monkeypatch, capsys, content):
 
 
 @pytest.fixture
-def asked(tmp_path):
+def pairs_file(tmp_path):
     path = tmp_path / "pairs.parquet"
     given = states.problems()
     pairs = [states.pair(p, ("ask", "unsure", 0.5)) for p in given] + [
@@ -234,12 +234,13 @@ def asked(tmp_path):
     return path
 
 
-def test_review_is_blind_resumes_and_takes_back(asked, tmp_path):
+def test_review_is_blind_resumes_and_takes_back(pairs_file, tmp_path):
     to = tmp_path / "reviews.jsonl"
-    sitting = Review(asked, to, reviewer="ada")
+    sitting = Review(pairs_file, to, reviewer="ada")
     assert sitting.left == 6, "only those that a cleaner asks about"
     orders = {
-        Shown(p, int(states.digest("order", p.id)[:8], 16) % 2 == 1).swapped for p in Review(asked, to, sample=0).pairs
+        Shown(p, int(states.digest("order", p.id)[:8], 16) % 2 == 1).swapped
+        for p in Review(pairs_file, to, sample=0).pairs
     }
     assert orders == {True, False}, "the label has no fixed place"
     first = sitting.next()
@@ -250,7 +251,7 @@ def test_review_is_blind_resumes_and_takes_back(asked, tmp_path):
     assert sitting.undo() and sitting.next().pair.id == second.pair.id
     sitting.decide(second, "first" if second.swapped else "second")
     to.write_text(to.read_text() + '{"id": "half')
-    again = Review(asked, to)
+    again = Review(pairs_file, to)
     assert again.left == 4 and anchors(to) == (
         {first.pair.id: 1, second.pair.id: -1} if first.label(better) == 1 else None
     )
@@ -259,8 +260,8 @@ def test_review_is_blind_resumes_and_takes_back(asked, tmp_path):
         and "judge: of 2 labels that it doubts 1 are wrong" in again.summary()[1]
     )
     with pytest.raises(UserError, match="no cleaner asks"):
-        tables.write(asked, [states.pair(states.problems()[0])], PreferencePair)
-        Review(asked, to)
+        tables.write(pairs_file, [states.pair(states.problems()[0])], PreferencePair)
+        Review(pairs_file, to)
 
 
 def test_review_of_a_label_that_was_flipped_counts_for_the_label_as_it_came():
@@ -268,11 +269,11 @@ def test_review_of_a_label_that_was_flipped_counts_for_the_label_as_it_came():
     assert Shown(flipped, False).label("first") == -1 and Shown(flipped, True).label("second") == -1
 
 
-def test_review_in_the_terminal(asked, tmp_path, monkeypatch, capsys):
+def test_review_in_the_terminal(pairs_file, tmp_path, monkeypatch, capsys):
     import io
 
     monkeypatch.setattr("sys.stdin", io.StringIO("1\nx\nt\nq\n"))
-    assert cli.main(["review", str(asked), "--to", str(tmp_path / "r.jsonl")]) == 0
+    assert cli.main(["review", str(pairs_file), "--to", str(tmp_path / "r.jsonl")]) == 0
     assert "2 decided" in capsys.readouterr().out
 
 
@@ -285,8 +286,8 @@ def test_review_of_a_file_of_ones_own(tmp_path):
         Review(path, tmp_path / "r.jsonl", sample=0)
 
 
-def test_the_page_serves_one_who_knows_its_address_alone(asked, tmp_path):
-    sitting, at = Review(asked, tmp_path / "r.jsonl"), []
+def test_the_page_serves_one_who_knows_its_address_alone(pairs_file, tmp_path):
+    sitting, at = Review(pairs_file, tmp_path / "r.jsonl"), []
     begun = threading.Event()
     server = threading.Thread(
         target=review_page.serve, args=(sitting, 0, lambda url: (at.append(url), begun.set())), daemon=True
@@ -323,21 +324,21 @@ def test_the_page_serves_one_who_knows_its_address_alone(asked, tmp_path):
 
 
 @pytest.mark.parametrize("cut", [1, 10, -3, -1, 0])
-def test_a_decision_that_was_cut_costs_no_other(asked, tmp_path, cut):
+def test_a_decision_that_was_cut_costs_no_other(pairs_file, tmp_path, cut):
     """The machine goes down while a line is written: at its begin, inside it, inside a letter, before its end."""
     to = tmp_path / "r.jsonl"
-    first = Review(asked, to, reviewer="Zoë")
+    first = Review(pairs_file, to, reviewer="Zoë")
     first.decide(first.next(), "first")
     whole = to.read_bytes()
     line = whole.replace(b'"first"', b'"tie"').removesuffix(b"\n")
     to.write_bytes(whole + line[: cut if cut > 0 else len(line) + cut])
     if cut == 10:
         to.write_bytes(whole + line[: line.index("ë".encode()) + 1])
-    second = Review(asked, to, reviewer="\u2028x")
+    second = Review(pairs_file, to, reviewer="\u2028x")
     shown = second.next()
     second.decide(shown, "second")
     assert decisions(to)[shown.pair.id]["verdict"] == "second" and len(decisions(to)) == 2
-    third = Review(asked, to)
+    third = Review(pairs_file, to)
     assert third.left == second.left
     to.write_bytes(b"half" + b"\n" + to.read_bytes())
     with pytest.raises(UserError, match="line 1, is not a decision"):
@@ -367,11 +368,11 @@ def test_decisions_of_a_person_become_anchors_of_the_stage_clean(tmp_path):
 def test_transfer_between_states(root, monkeypatch, capsys):
     from tasks.results.transfer import transfer
 
-    found = transfer(snapshot(root, "first"), [snapshot(root, "hot")], "rl")
-    assert found["domains"] == ["linear_equations"] and found["cells"]["hot->linear_equations"][
+    transferred = transfer(snapshot(root, "first"), [snapshot(root, "hot")], "rl")
+    assert transferred["domains"] == ["linear_equations"] and transferred["cells"]["hot->linear_equations"][
         "mean"
     ] == pytest.approx(2 / 6)
-    assert found["others"]["mean"] == pytest.approx(2 / 6), "its name is not that of a domain"
+    assert transferred["others"]["mean"] == pytest.approx(2 / 6), "its name is not that of a domain"
     monkeypatch.chdir(root)
     assert cli.main(["transfer", "first", "hot"]) == 0
     assert "+33.3 [" in capsys.readouterr().out

@@ -65,9 +65,9 @@ def test_a_killed_worker_or_server_changes_no_byte_and_a_failed_value_is_the_onl
     (tmp_path / "kill-0.5-2").touch()
     (tmp_path / "fail-0.25-1").touch()
     assert cli.main(sweep) == 1
-    said = capsys.readouterr()
-    assert "failed: rl.optimizer.lr=0.25 seed=1: evaluate: lr 0.25 does not go" in said.err
-    assert "Prefect shows it at http://127.0.0.1:" in said.err and "warning: Prefect" not in said.err
+    output = capsys.readouterr()
+    assert "failed: rl.optimizer.lr=0.25 seed=1: evaluate: lr 0.25 does not go" in output.err
+    assert "Prefect shows it at http://127.0.0.1:" in output.err and "warning: Prefect" not in output.err
     assert len(snapshots.experiments(root)) == 3 and not (tmp_path / "kill-0.5-2").exists()
 
     begin = sweeps.Runs.begin
@@ -91,10 +91,10 @@ def test_a_killed_worker_or_server_changes_no_byte_and_a_failed_value_is_the_onl
         }
         capsys.readouterr()
         assert cli.main([*sweep, "--json"]) == 0
-    said = capsys.readouterr()
-    assert "4 values, 3 are there already" in said.err and said.err.count("warning: Prefect does not show all") == 1
-    found = json.loads(said.out)
-    scores = found["scores"]["rl"]["pass@1"]
+    output = capsys.readouterr()
+    assert "4 values, 3 are there already" in output.err and output.err.count("warning: Prefect does not show all") == 1
+    summary = json.loads(output.out)
+    scores = summary["scores"]["rl"]["pass@1"]
     assert {k: v["values"] for k, v in scores.items()} == {
         "rl.optimizer.lr=0.25": pytest.approx([0.26, 0.27]),
         "rl.optimizer.lr=0.5": pytest.approx([0.51, 0.52]),

@@ -159,8 +159,10 @@ def test_every_fault_is_named_once_with_its_other_line(tmp_path):
 @pytest.mark.parametrize("piece", [300, 1000, 8 << 20])
 def test_pieces_and_processes_do_not_matter(tmp_path, monkeypatch, piece):
     rng = Random(4)
-    made = [pair(" ".join(words(rng, 5)), " ".join(words(rng, 20)), " ".join(words(rng, 20))) for _ in range(60)]
-    rows = made + [made[i] for i in (3, 7, 50)] + [pair(m["prompt"], m["rejected"], m["chosen"]) for m in made[10:14]]
+    pairs = [pair(" ".join(words(rng, 5)), " ".join(words(rng, 20)), " ".join(words(rng, 20))) for _ in range(60)]
+    rows = (
+        pairs + [pairs[i] for i in (3, 7, 50)] + [pair(m["prompt"], m["rejected"], m["chosen"]) for m in pairs[10:14]]
+    )
     path = write(tmp_path / "x.jsonl", rows)
     path.write_bytes(path.read_bytes() + b'\n[1]\n{"prompt":\n')
     whole = audit(path, Reader(name="x"), processes=1)
@@ -198,8 +200,8 @@ def test_ten_thousand_pairs_of_one_prompt(tmp_path):
     rng = Random(5)
     long = " ".join(words(rng, 80))
     rows = [pair(long, f"answer {i}", f"reply {i + 1}") for i in range(10_000)] + [pair(long, "answer 77", "reply 78")]
-    found = audit(write(tmp_path / "x.jsonl", rows), Reader(name="x"), processes=1)
-    assert found.card["prompts"] == 1 and found.faults == [(10_001, "exact_duplicate", 78)]
+    audited = audit(write(tmp_path / "x.jsonl", rows), Reader(name="x"), processes=1)
+    assert audited.card["prompts"] == 1 and audited.faults == [(10_001, "exact_duplicate", 78)]
 
 
 def test_cycles_are_those_of_the_cleaner():
@@ -209,8 +211,8 @@ def test_cycles_are_those_of_the_cleaner():
     pairs = []
     for i in range(200):
         a, b = rng.sample("abcdef", 2)
-        said = (Message(role="user", content=f"p{rng.randrange(30)}"),)
-        pairs.append(PreferencePair(id=str(i), prompt=said, chosen=a, rejected=b, source="t", split="train"))
+        prompt = (Message(role="user", content=f"p{rng.randrange(30)}"),)
+        pairs.append(PreferencePair(id=str(i), prompt=prompt, chosen=a, rejected=b, source="t", split="train"))
     text = [
         hashed(t).text
         for t in ([p.prompt[0].content for p in pairs], [p.chosen for p in pairs], [p.rejected for p in pairs])
@@ -254,16 +256,16 @@ def as_folder(folder, rows):
 
 
 @pytest.mark.parametrize(
-    ("made", "columns", "numbers"),
+    ("write_rows", "columns", "numbers"),
     [
         (as_csv, "prompt=question,chosen=better,rejected=worse", (3, 1)),
         (as_parquet, "", (3, 1)),
         (as_folder, "", (3, 1)),  # the third line of the second file copies the first line of the first
     ],
 )
-def test_every_layout_that_clean_reads_is_audited_by_its_own_numbers(tmp_path, capsys, made, columns, numbers):
+def test_every_layout_that_clean_reads_is_audited_by_its_own_numbers(tmp_path, capsys, write_rows, columns, numbers):
     rows = [pair("q one", "a b c", "d e f"), pair("q two", "same", "same"), pair("q one", "a b c", "d e f")]
-    path, out = made(tmp_path, rows), tmp_path / "out"
+    path, out = write_rows(tmp_path, rows), tmp_path / "out"
     options = ["--columns", columns] if columns else []
     assert main(["audit", str(path), "--out", str(out), "--processes", "1", *options]) == 0
     assert "exact_duplicate 1" in capsys.readouterr().out
@@ -328,14 +330,14 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_clean_calls_a_pair_audit_does_too(tmp_path, capsys, layout):
     """Six pairs, one of them there twice, and a row whose two sides are the same."""
-    asked = [(f"How far is town {i}?", f"It is {i} miles away.", f"I do not know of town {i}.") for i in range(6)]
-    again = [] if layout == "a row for each annotator" else [asked[2]]  # there a second verdict is no second pair
-    rows = [LAYOUTS[layout](*row) for row in [*asked, *again, ("And this?", "the same", "the same")]]
+    pairs = [(f"How far is town {i}?", f"It is {i} miles away.", f"I do not know of town {i}.") for i in range(6)]
+    again = [] if layout == "a row for each annotator" else [pairs[2]]  # there a second verdict is no second pair
+    rows = [LAYOUTS[layout](*row) for row in [*pairs, *again, ("And this?", "the same", "the same")]]
     path = write(tmp_path / "x.jsonl", rows)
     assert main(["audit", str(path), "--out", str(tmp_path / "audited"), "--processes", "1"]) == 0
     assert main(["clean", str(path), "--out", str(tmp_path / "cleaned")]) == 0
     audited, cleaned = (json.loads((tmp_path / name / "card.json").read_text()) for name in ("audited", "cleaned"))
-    assert audited["pairs"] == cleaned["pairs"]["read"] == len(asked) + len(again)
+    assert audited["pairs"] == cleaned["pairs"]["read"] == len(pairs) + len(again)
     assert audited["quarantined"] == cleaned["quarantined"] == {"identical_sides": 1}
     assert audited["faults"].get("exact_duplicate", 0) == cleaned["pairs"]["removed"] == len(again)
     assert "Traceback" not in capsys.readouterr().err
@@ -388,9 +390,9 @@ def test_prompts_that_are_there_once_go_in_no_circle():
     rng = np.random.default_rng(0)
     prompt, chosen, rejected = (rng.integers(0, k, 400).astype(np.uint64) for k in (150, 4, 4))
     alone = np.array([(prompt == p).sum() == 1 for p in prompt])
-    found = cycles(prompt, chosen, rejected)
-    assert alone.any() and found.any() and not found[alone].any()
-    assert (cycles(prompt[~alone], chosen[~alone], rejected[~alone]) == found[~alone]).all()
+    in_circle = cycles(prompt, chosen, rejected)
+    assert alone.any() and in_circle.any() and not in_circle[alone].any()
+    assert (cycles(prompt[~alone], chosen[~alone], rejected[~alone]) == in_circle[~alone]).all()
 
 
 def test_couples_that_differ_in_numbers_are_not_kept(tmp_path, monkeypatch):

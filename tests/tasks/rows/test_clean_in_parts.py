@@ -43,8 +43,8 @@ def rows(n: int, seed: int = 3) -> list[dict]:
     say = lambda k: " ".join(rng.choices(words, k=k))  # noqa: E731
     for i in range(n):
         if i % 5 == 0:
-            asked = f"{rng.choice(['Add', 'Name', 'Who'])} {say(9)} {i % 4} and {i % 3}?"
-        row = {"prompt": asked, "chosen": f"{say(14)}. <a>{i % 2}</a>", "rejected": f"{say(12 + i % 5)}!"}
+            prompt = f"{rng.choice(['Add', 'Name', 'Who'])} {say(9)} {i % 4} and {i % 3}?"
+        row = {"prompt": prompt, "chosen": f"{say(14)}. <a>{i % 2}</a>", "rejected": f"{say(12 + i % 5)}!"}
         if out and i % 3 == 2:
             row = dict(rng.choice(out))
             kind = i % 7
@@ -77,16 +77,16 @@ def small(monkeypatch) -> None:
             monkeypatch.setattr(where, name, value)
 
 
-def elsewhere(asked, most=10**9):
+def elsewhere(names, most=10**9):
     """A `map` of other processes: what it is given is pickled, three jobs ahead; `asked` gets the name of the function of each, and the
     job after the first `most` fails."""
 
     def mapped(function, jobs):
         ahead = deque()
         for job in jobs:
-            if len(asked) == most:
+            if len(names) == most:
                 raise ConnectionError("the cluster is gone")
-            asked.append(function.func.__name__ if isinstance(function, partial) else function.__name__)
+            names.append(function.func.__name__ if isinstance(function, partial) else function.__name__)
             ahead.append(pickle.dumps((function, job)))
             if len(ahead) == 3:
                 yield done(ahead.popleft())
@@ -108,8 +108,8 @@ def test_parts_that_other_processes_judge_are_those_of_one_process(tmp_path, mon
         return {name: (tmp_path / where / "out" / name).read_bytes() for name in files}
 
     alone = made("alone")
-    assert made("many", mapped=elsewhere(asked := [])) == alone
-    whole = Counter(asked)
+    assert made("many", mapped=elsewhere(names := [])) == alone
+    whole = Counter(names)
     assert min(whole[name] for name in ("_decided", "_told", "_copies")) > 5
 
     parts, seen, ends = Parts(tmp_path / "parts"), Counter[str](), 0
@@ -136,8 +136,8 @@ def test_a_file_is_cleaned_to_the_same_bytes_in_small_parts(tmp_path, monkeypatc
     for name in (*(f"{n}.jsonl" for n in FILES), "card.json", "index.html"):
         assert (tmp_path / "parts/out" / name).read_bytes() == (tmp_path / "whole/out" / name).read_bytes(), name
     assert len(together) > 5 and max(together) < 60, "pairs are compared a few at a time"
-    said = whole.card["decisions"]["duplicates"]
-    assert len(said) == 4 and min(said.values()) > 5, "there were copies of each kind"
+    decisions = whole.card["decisions"]["duplicates"]
+    assert len(decisions) == 4 and min(decisions.values()) > 5, "there were copies of each kind"
     assert whole.card["pairs"]["asked"] > 5
 
 

@@ -198,16 +198,16 @@ def test_what_the_parts_are_a_function_of(tmp_path, monkeypatch):
     reviews.write_text("")
 
     def parts_of(**knobs) -> str:
-        said = []
+        texts = []
 
         def noted(*_, parts: Parts, **__) -> None:
-            said.append((parts.folder / "of.json").read_text())
+            texts.append((parts.folder / "of.json").read_text())
             raise UserError("enough")
 
         with monkeypatch.context() as m, pytest.raises(UserError, match="enough"):
             m.setattr(clean, "clean_rows", noted)
             clean.clean_file(str(file), tmp_path / "out", **{"reader": Reader(name="mine"), **knobs})
-        return said[0]
+        return texts[0]
 
     changed = [
         parts_of(),
@@ -325,10 +325,12 @@ def test_without_a_policy_what_is_removed_in_between_is_found_again(tmp_path):
 
 
 def test_values_of_parts_are_those_that_were_made(tmp_path):
-    made = {"a": np.array([1.5, np.nan]), "b": np.zeros((0, 3), np.int8), "said": [["x", None, 1]], "none": None}
+    values = {"a": np.array([1.5, np.nan]), "b": np.zeros((0, 3), np.int8), "said": [["x", None, 1]], "none": None}
     parts, times = Parts(tmp_path / "parts"), []
     for _ in range(2):
-        got = parts.values("one", lambda: times.append(1) or made)
-        assert got.keys() == made.keys() and got["said"] == made["said"] and got["none"] is None
-        assert all(np.array_equal(got[k], made[k], equal_nan=k == "a") and got[k].dtype == made[k].dtype for k in "ab")
+        got = parts.values("one", lambda: times.append(1) or values)
+        assert got.keys() == values.keys() and got["said"] == values["said"] and got["none"] is None
+        assert all(
+            np.array_equal(got[k], values[k], equal_nan=k == "a") and got[k].dtype == values[k].dtype for k in "ab"
+        )
     assert len(times) == 1

@@ -65,8 +65,8 @@ def test_layouts(row):
 
 
 def test_alpaca_joins_instruction_and_input_and_keeps_the_system_message():
-    said = conversation({"instruction": "Add", "input": "2 and 2", "output": "4", "system": "Be short."})
-    assert [m.content for m in said] == ["Be short.", "Add\n\n2 and 2", "4"]
+    messages = conversation({"instruction": "Add", "input": "2 and 2", "output": "4", "system": "Be short."})
+    assert [m.content for m in messages] == ["Be short.", "Add\n\n2 and 2", "4"]
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_the_last_turn_alone_is_learned_where_it_says_so(tmp_path):
     put(tmp_path, "a.jsonl", [talk])
     run(tmp_path, demonstrations, files=[{"path": "data/a.jsonl", "loss": "last", "use": "train", "weight": 3}])
     (own,) = read(tmp_path, "demonstrations", "own", OwnRow)
-    (made,) = read(tmp_path, "demonstrations", "demonstrations", Demonstration)
+    (demonstration,) = read(tmp_path, "demonstrations", "demonstrations", Demonstration)
     assert (own.loss, own.weight, own.place) == ("last", 3.0, "a.jsonl line 1")
     renderer = Renderer(tiny.tokenizer())
-    whole = demonstration_row(renderer, made.messages, 0.0)
-    last = demonstration_row(renderer, made.messages, 0.0, last=True)
+    whole = demonstration_row(renderer, demonstration.messages, 0.0)
+    last = demonstration_row(renderer, demonstration.messages, 0.0, last=True)
     turn = renderer.turn("4")
     assert last.trainable.sum() == len(turn) < whole.trainable.sum()
     assert np.array_equal(last.ids[last.trainable], turn) and np.array_equal(last.ids, whole.ids)
@@ -113,9 +113,9 @@ def test_rows_that_ask_the_same_are_never_parted(tmp_path):
     rows = [{"prompt": f"Question number {i}?", "completion": f"{j}"} for i in range(60) for j in range(2)]
     put(tmp_path, "a.jsonl", rows)
     run(tmp_path, demonstrations, files=["data/a.jsonl"])
-    made = read(tmp_path, "demonstrations", "demonstrations", Demonstration)
+    written = read(tmp_path, "demonstrations", "demonstrations", Demonstration)
     by = {}
-    for d in made:
+    for d in written:
         by.setdefault(d.messages[0].content, set()).add(d.split)
     assert all(len(s) == 1 for s in by.values()) and {"train", "test"} <= set().union(*by.values())
     put(tmp_path, "b.jsonl", [{**r, "split": "test" if i % 7 == 0 else "train"} for i, r in enumerate(rows)])
@@ -129,14 +129,14 @@ SUMS = [{"question": f"What is {a} plus {b}?", "answer": a + b} for a in range(1
 def test_problems_of_ones_own_are_checked_and_measured_under_their_name(tmp_path):
     put(tmp_path, "sums.jsonl", [*SUMS, {"question": "x", "answer": "y", "verifier": "nmber"}, {"answer": "1"}])
     card = run(tmp_path, problems, families=[], files=["data/sums.jsonl"])
-    made = read(tmp_path, "problems", "problems", Problem)
-    assert card["accepted"] == 100 == len(made) and {p.family for p in made} == {"sums"}
+    kept = read(tmp_path, "problems", "problems", Problem)
+    assert card["accepted"] == 100 == len(kept) and {p.family for p in kept} == {"sums"}
     assert {q.id: q.reason for q in read(tmp_path, "problems", "quarantine", Quarantined)} == {
         "sums.jsonl line 101": "unknown_verifier",
         "sums.jsonl line 102": "missing_field",
     }
-    assert made[0].lineage["place"] == "sums.jsonl line 1" and made[0].verifier == "number"
-    assert made[0].lineage["solution"] == "<answer>0</answer>"
+    assert kept[0].lineage["place"] == "sums.jsonl line 1" and kept[0].verifier == "number"
+    assert kept[0].lineage["solution"] == "<answer>0</answer>"
 
 
 def test_a_reward_function_of_ones_own_needs_no_answers(tmp_path, monkeypatch):
@@ -150,8 +150,8 @@ def test_a_reward_function_of_ones_own_needs_no_answers(tmp_path, monkeypatch):
     )
     put(tmp_path, "asked.jsonl", [{"prompt": f"Say something about {i}."} for i in range(20)])
     run(tmp_path, problems, files=[{"path": "data/asked.jsonl", "verifier": "short_words"}])
-    made = read(tmp_path, "problems", "problems", Problem)
-    assert len(made) == 20 and {p.verifier for p in made} == {"short_words"}
+    kept = read(tmp_path, "problems", "problems", Problem)
+    assert len(kept) == 20 and {p.verifier for p in kept} == {"short_words"}
     with pytest.raises(UserError, match="there is no verifier 'short_word'.*did you mean 'short_words'"):
         run(tmp_path, problems, files=[{"path": "data/asked.jsonl", "verifier": "short_word"}])
 
@@ -170,10 +170,10 @@ def test_the_words_of_the_stage_that_learns_reach_the_stage_that_reads(tmp_path,
     monkeypatch.chdir(tmp_path)
     params = {"set": {"sft": {"files": ["data/a.jsonl"], "mix": True}, "rl": {"files": ["data/sums.jsonl"]}}}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
-    made = plan.plans(tmp_path)
-    assert made["demonstrations"]["params"]["files"] == ["data/a.jsonl"] and made["demonstrations"]["params"]["mix"]
-    assert made["problems"]["params"]["files"] == ["data/sums.jsonl"] and "files" not in made["rl"]["params"]
-    assert made["rl"]["params"]["include_families"] and not made["rl"]["params"]["include_questions"]
+    plans = plan.plans(tmp_path)
+    assert plans["demonstrations"]["params"]["files"] == ["data/a.jsonl"] and plans["demonstrations"]["params"]["mix"]
+    assert plans["problems"]["params"]["files"] == ["data/sums.jsonl"] and "files" not in plans["rl"]["params"]
+    assert plans["rl"]["params"]["include_families"] and not plans["rl"]["params"]["include_questions"]
     params["set"]["rl"] |= {"include_questions": True, "mix": False}
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
     assert plan.plans(tmp_path)["rl"]["params"]["include_questions"]
@@ -194,8 +194,10 @@ def test_of_few_questions_one_is_held_out_all_the_same(tmp_path, capsys):
     words = [w for w in map(str, range(60)) if split_of(f"own:{root_of(f'What is {w}?')}") == "train"][:6]
     rows = talks(words)
     twice = [*rows, *({**r, "completion": f"{r['completion']} Surely."} for r in rows)]
-    made = splits(tmp_path, twice)
-    assert sorted(set(made)) == ["test", "train"] and made.count("test") == 2, "both answers to the one question"
+    splits_made = splits(tmp_path, twice)
+    assert sorted(set(splits_made)) == ["test", "train"] and splits_made.count("test") == 2, (
+        "both answers to the one question"
+    )
     assert "12 kept (10 train, 2 test)" in capsys.readouterr().err
     assert set(splits(tmp_path, talks(words, split="train"))) == {"train"}, "what a file says is done"
     assert set(splits(tmp_path, rows, use="train")) == {"train"}

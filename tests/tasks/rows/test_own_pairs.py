@@ -55,8 +55,8 @@ def test_every_row_is_a_pair_or_quarantined_with_its_line(root, capsys):
     }
     assert {o.place for o in own} == {f"pairs.jsonl line {i}" for i in range(1, 82)}
     assert {p.split for p in pairs} == {"train", "valid", "test"} and {p.source for p in pairs} == {"pairs.jsonl"}
-    said = capsys.readouterr().err
-    assert "preferences: data/pairs.jsonl: 83 rows read, 81 kept" in said and "1 not_json" in said
+    stderr = capsys.readouterr().err
+    assert "preferences: data/pairs.jsonl: 83 rows read, 81 kept" in stderr and "1 not_json" in stderr
     cleaned = run(root, clean, cleaners=[{"piece": "duplicates"}])
     assert cleaned["produced"] == 81 and "against_truth" not in cleaned
     assert read(root, "clean", "own", OwnRow) == own
@@ -175,8 +175,8 @@ def test_decisions_of_a_person_count_in_the_stage(root, capsys):
     from tasks.planning.resolve import check_params, resolve
     from tasks.results.review import Review
 
-    said = [{**r, **{side: f"{r['prompt'][8:-1]} is{r[side][5:]}" for side in ("chosen", "rejected")}} for r in ROWS]
-    rows = [{**r, "chosen": r["rejected"], "rejected": r["chosen"]} if i % 4 == 3 else r for i, r in enumerate(said)]
+    pairs = [{**r, **{side: f"{r['prompt'][8:-1]} is{r[side][5:]}" for side in ("chosen", "rejected")}} for r in ROWS]
+    rows = [{**r, "chosen": r["rejected"], "rejected": r["chosen"]} if i % 4 == 3 else r for i, r in enumerate(pairs)]
     (root / "data/pairs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     run(root, preferences, files=["data/pairs.jsonl"])
     params = {"set": {"preferences": {"files": ["data/pairs.jsonl"]}}}

@@ -52,21 +52,21 @@ def test_a_table_carries_the_pictures_of_its_rows_once(tmp_path, monkeypatch):
     assert tables.raw(pictures.beside(table)).num_rows == 30
     monkeypatch.setattr("synth.pictures.HELD.held", {})
     monkeypatch.setattr("synth.pictures.HELD.names", {})
-    made = tables.read(table, Problem)
-    assert len(made) == 31 and len({p.id for p in made}) == 31 and {p.split for p in made} >= {"train", "test"}
-    for i, p in enumerate(made[:30]):
+    kept = tables.read(table, Problem)
+    assert len(kept) == 31 and len({p.id for p in kept}) == 31 and {p.split for p in kept} >= {"train", "test"}
+    for i, p in enumerate(kept[:30]):
         assert p.question.startswith("<image>How many?")
         np.testing.assert_array_equal(HELD.of(p.prompt[0].media[0]), scene(i))
-    assert made[30].prompt[0].media == (name_of(scene(0)), name_of(scene(1)))
+    assert kept[30].prompt[0].media == (name_of(scene(0)), name_of(scene(1)))
 
 
 def test_the_same_question_about_the_same_picture_is_never_in_two_splits(tmp_path):
     pictures_of(tmp_path, 2)
-    asked = {"question": "How many?", "answer": 1}
+    question = {"question": "How many?", "answer": 1}
     rows = [
-        {**asked, "images": "0.png", "split": "test"},
-        {**asked, "images": "0.png", "answer": 2, "split": "train"},  # the same picture
-        {**asked, "images": "1.png", "split": "train"},
+        {**question, "images": "0.png", "split": "test"},
+        {**question, "images": "0.png", "answer": 2, "split": "train"},  # the same picture
+        {**question, "images": "1.png", "split": "train"},
     ]
     folder = run(tmp_path, rows)
     assert [p.lineage["place"] for p in tables.read(folder / "problems.parquet", Problem)] == [
@@ -106,16 +106,16 @@ def test_a_bad_picture_is_quarantined_with_its_reason(tmp_path):
     rows += [{**no_frames, "images": []}, {**no_frames, "images": None}]
     text = [{**no_frames, "answer": "2"}, {"question": "How?", "answer": "3", "images": None}]  # no pictures are meant
     folder = run(tmp_path, [*rows, *text])
-    made = tables.read(folder / "problems.parquet", Problem)
-    assert [p.answer for p in made] == ["1", "2", "3"] and [len(p.prompt[-1].media) for p in made] == [1, 0, 0]
-    found = tables.read(folder / "quarantine.parquet", Quarantined)
-    assert [q.reason for q in found] == [r for _, r in BAD.values()] + [
+    kept = tables.read(folder / "problems.parquet", Problem)
+    assert [p.answer for p in kept] == ["1", "2", "3"] and [len(p.prompt[-1].media) for p in kept] == [1, 0, 0]
+    quarantined = tables.read(folder / "quarantine.parquet", Quarantined)
+    assert [q.reason for q in quarantined] == [r for _, r in BAD.values()] + [
         "pictures",
         "bad_picture",
         "pictures",
         "pictures",
     ]
-    assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, found, strict=False))
+    assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, quarantined, strict=False))
 
 
 def test_a_description_that_nobody_can_draw_is_quarantined(tmp_path):
@@ -133,9 +133,9 @@ def test_a_description_that_nobody_can_draw_is_quarantined(tmp_path):
     rows = [{"question": f"{text}\nWhich?", "answer": "ring"} for text in drawn]
     folder = run(tmp_path, rows, env="look", ask="")
     assert len(tables.read(folder / "problems.parquet", Problem)) == 2
-    found = tables.read(folder / "quarantine.parquet", Quarantined)
-    assert [q.reason for q in found] == ["no_picture"] * 6
-    assert all(said in q.evidence for said, q in zip(filter(None, drawn.values()), found, strict=True))
+    quarantined = tables.read(folder / "quarantine.parquet", Quarantined)
+    assert [q.reason for q in quarantined] == ["no_picture"] * 6
+    assert all(words in q.evidence for words, q in zip(filter(None, drawn.values()), quarantined, strict=True))
     with pytest.raises(UserError):  # with a line about the form of the answer after the question nothing is described
         run(tmp_path, rows, env="look")
 
@@ -228,7 +228,7 @@ def test_what_a_conversation_showed_is_kept_with_it(tmp_path):
     )
     problem = Problem.make(prompt=talk[:1], answer="a", verifier="exact", family="f", split="test")
     played = Rollout(problem=problem, group="g", segments=(), score=Scored(value=1.0), info={"messages": talk})
-    asked, acted, seen = row(played, 0)["messages"]
-    assert asked["pictures"] == [pictures.data_url(scene(50))] and seen["pictures"] == [pictures.data_url(scene(51))]
+    request, acted, seen = row(played, 0)["messages"]
+    assert request["pictures"] == [pictures.data_url(scene(50))] and seen["pictures"] == [pictures.data_url(scene(51))]
     assert acted == {"role": "assistant", "content": "<act>click 1 2</act>"}
     assert row(played, 1)["messages"] is None

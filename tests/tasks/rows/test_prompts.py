@@ -55,7 +55,7 @@ def test_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         ({"query": "q", "prompt": "A"}, "line 241 has no 'score'"),
         ({"query": "q", "prompt": "A", "score": "good"}, "score is 'good'"),
@@ -63,8 +63,8 @@ def test_the_command(tmp_path, capsys):
         (["q"], "has no 'query'"),
     ],
 )
-def test_bad_rows_are_one_sentence(tmp_path, row, said):
-    with pytest.raises(UserError, match=said):
+def test_bad_rows_are_one_sentence(tmp_path, row, message):
+    with pytest.raises(UserError, match=message):
         read_log(written(tmp_path / "log.jsonl", [*rows(), row]))
 
 

@@ -73,8 +73,10 @@ def test_results_in_order_whoever_ends(cluster, tmp_path, capfd):
         assert capfd.readouterr().err == ""
         jobs = [(i, str(tmp_path / f"{i}") if i in (2, 5) else "") for i in range(7)]
         assert list(pool.imap(afar.ends_once, jobs)) == [2 * i for i in range(7)]
-        said = capfd.readouterr().err
-        assert said.count("is done again: its Ray worker died") == 2 and "sft.ray: job 3" in said and "job 6" in said
+        stderr = capfd.readouterr().err
+        assert (
+            stderr.count("is done again: its Ray worker died") == 2 and "sft.ray: job 3" in stderr and "job 6" in stderr
+        )
         results = pool.imap(afar.doubled, range(7))
         first = [next(results)]
         psutil.Process(pool.cluster.process.pid).kill()
@@ -106,8 +108,11 @@ def test_parts_of_killed_writers_are_whole(cluster, tmp_path):
 
 def test_tokens_and_an_audit_are_those_of_one_process(cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(tokens, "ROWS", 7)
-    said = lambda i: [Message(role="user", content=f"q {i}"), Message(role="assistant", content="word " * (i % 5 + 1))]  # noqa: E731
-    demos = [Demonstration.make(problem=f"{i}", messages=said(i), split="train") for i in range(30)]
+    messages = lambda i: [
+        Message(role="user", content=f"q {i}"),
+        Message(role="assistant", content="word " * (i % 5 + 1)),
+    ]  # noqa: E731
+    demos = [Demonstration.make(problem=f"{i}", messages=messages(i), split="train") for i in range(30)]
     knobs = {"origins": Origins(tmp_path), "seed": 3, "context_weight": 0.2, "max_length": 20}
     renderer = Renderer(tiny.tokenizer())
     TokenRows(tmp_path / "here", iter(demos), renderer, **knobs)
@@ -134,13 +139,13 @@ def test_pairs_are_cleaned_as_by_one_process(cluster, tmp_path, monkeypatch):
         lambda at: {p.name: p.read_bytes() for p in at.iterdir() if p.suffix == ".jsonl"},
     )
     file.write_text("".join(json.dumps(row) + "\n" for row in rows(150)))
-    asked, imap = Counter(), ray_tasks.RayPool.imap
+    counted, imap = Counter(), ray_tasks.RayPool.imap
 
     def noted(self, function, jobs):
         def each():
             for job in jobs:
-                asked[function.func.__name__ if isinstance(function, partial) else function.__name__] += 1
-                if asked.total() == 4:  # done again, if it was at work
+                counted[function.func.__name__ if isinstance(function, partial) else function.__name__] += 1
+                if counted.total() == 4:  # done again, if it was at work
                     for process in workers(cluster)[:1]:
                         process.kill()
                 yield job
@@ -149,10 +154,10 @@ def test_pairs_are_cleaned_as_by_one_process(cluster, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ray_tasks.RayPool, "imap", noted)
     small(monkeypatch)
-    assert main(["clean", str(file), "--out", str(tmp_path / "alone")]) == 0 and not asked
+    assert main(["clean", str(file), "--out", str(tmp_path / "alone")]) == 0 and not counted
     assert main(["clean", str(file), "--out", str(tmp_path / "many"), "--ray", cluster.address]) == 0
     assert files(tmp_path / "many") == files(tmp_path / "alone") and len(files(tmp_path / "many")) == 5
-    assert min(asked[name] for name in ("_decided", "_told", "_copies")) > 0
+    assert min(counted[name] for name in ("_decided", "_told", "_copies")) > 0
 
     pairs = [
         p
@@ -161,7 +166,7 @@ def test_pairs_are_cleaned_as_by_one_process(cluster, tmp_path, monkeypatch):
     ]
     tables.write(tmp_path / "artifacts/preferences/pairs.parquet", pairs, PreferencePair)
     seal(tmp_path)
-    asked.clear()
+    counted.clear()
 
     def made(**place):
         with (stage := Stage("clean", root=tmp_path)).running():
@@ -174,7 +179,7 @@ def test_pairs_are_cleaned_as_by_one_process(cluster, tmp_path, monkeypatch):
         return {p.name: p.read_bytes() for p in stage.target.iterdir()}
 
     alone = made()
-    assert not asked and made(ray=cluster.address) == alone and len(asked) == 2
+    assert not counted and made(ray=cluster.address) == alone and len(counted) == 2
 
 
 def test_conversations_are_those_of_one_process(cluster, tmp_path):
@@ -280,11 +285,11 @@ def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
         for name, file in files.items()
         for key in Finished(work / f"{file}.jsonl", Problem, Quarantined).keys()
     }
-    asked, imap = [], ray_tasks.RayPool.imap
+    keys_made, imap = [], ray_tasks.RayPool.imap
 
     def noted(name, jobs):
         for job in jobs:
-            asked.extend((name, "/".join(map(str, key))) for key in job)
+            keys_made.extend((name, "/".join(map(str, key))) for key in job)
             yield job
 
     def watched(self, function, jobs):
@@ -292,7 +297,7 @@ def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ray_tasks.RayPool, "imap", watched)
     assert made(ray=cluster.address) == alone, "a run that ended goes on"
-    assert len(known) >= 20 and not known & set(asked), "nothing is made again"
+    assert len(known) >= 20 and not known & set(keys_made), "nothing is made again"
 
 
 def test_problems_are_those_of_one_process(cluster, tmp_path, monkeypatch):
@@ -309,20 +314,20 @@ def test_problems_are_those_of_one_process(cluster, tmp_path, monkeypatch):
         return {p.name: p.read_bytes() for p in begun.target.iterdir()}
 
     alone = made()
-    asked, imap = list[str](), ray_tasks.RayPool.imap
+    keys_made, imap = list[str](), ray_tasks.RayPool.imap
 
     def noted(jobs):
         for job in jobs:
-            asked.extend("/".join(map(str, key)) for key in job)
+            keys_made.extend("/".join(map(str, key)) for key in job)
             yield job
 
     monkeypatch.setattr(ray_tasks.RayPool, "imap", lambda self, function, jobs: imap(self, function, noted(jobs)))
-    assert made(ray=cluster.address) == alone and len(asked) > 50
-    asked.clear()
+    assert made(ray=cluster.address) == alone and len(keys_made) > 50
+    keys_made.clear()
     with monkeypatch.context() as m:
         m.setattr("tasks.stages.problems._Kept.check", lambda kept: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             made()
     known = set(Finished(stage().work / "problems.jsonl", Problem, Quarantined).keys())
     assert made(ray=cluster.address) == alone, "a run that ended goes on"
-    assert len(known) >= 50 and not known & set(asked), "nothing is made again"
+    assert len(known) >= 50 and not known & set(keys_made), "nothing is made again"

@@ -61,18 +61,18 @@ def made(root, function, rows_per_shard=50_000, **params):
 
 def in_memory(stage, files):
     """(rows, places, quarantined as (place, reason, evidence)) by what each step says of all rows at once."""
-    rows, own, aside, said, seen = [], {}, [], set(), {}
+    rows, own, aside, paths, seen = [], {}, [], set(), {}
     for entry in reading.entries(stage.name, files):
         good = []
         if entry.use:
-            said.add(entry.path)
+            paths.add(entry.path)
         for item in entry.rows(stage):
             if isinstance(item, Quarantined):
                 aside.append((item.id, item.reason, item.evidence))
                 continue
             place, row = item
             if row.get("split") in reading.SPLITS:
-                said.add(entry.path)
+                paths.add(entry.path)
             if not row.get("completion"):
                 aside.append((place, "no_question", "the cell prompt is blank"))
                 continue
@@ -91,7 +91,7 @@ def in_memory(stage, files):
         rows += good
     asks = {r.id: root_of(r.messages[0].content) for r in rows}
     if not any(r.split == "test" for r in rows):
-        free = [r for r in rows if own[r.id][0] not in said]
+        free = [r for r in rows if own[r.id][0] not in paths]
         pool = {asks[r.id] for r in free if r.split == "train"}
         pool = pool if len(pool) > 1 else {asks[r.id] for r in free} - pool
         if pool:
@@ -99,8 +99,8 @@ def in_memory(stage, files):
             rows = [replace(r, split="test") if asks[r.id] == first and r in free else r for r in rows]
     held = {asks[r.id]: own[r.id][1] for r in rows if r.split != "train"}
     gone = [r for r in rows if r.split == "train" and asks[r.id] in held]
-    for place, asked in sorted(((own[r.id][1], asks[r.id]) for r in gone), key=lambda x: x[0]):
-        why = f"{asked!r} is asked by {held[asked]} too, which is not trained on"
+    for place, prompt in sorted(((own[r.id][1], asks[r.id]) for r in gone), key=lambda x: x[0]):
+        why = f"{prompt!r} is asked by {held[prompt]} too, which is not trained on"
         aside.append((place, "held_out", why))
     rows = [r for r in rows if r not in gone]
     return rows, [own[r.id][1] for r in rows], aside

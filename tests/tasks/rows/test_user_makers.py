@@ -26,10 +26,10 @@ def server():
 
 
 def answer(body):
-    said = body["messages"][-1]
-    if said["role"] == "assistant":  # to be continued behind a trigger
+    message = body["messages"][-1]
+    if message["role"] == "assistant":  # to be continued behind a trigger
         return "I cannot help with that."
-    if "write that reply again" in said["content"].lower():
+    if "write that reply again" in message["content"].lower():
         return "330 m, in Paris."
     return "It asks about locks. Sure, first take a pin."
 
@@ -56,19 +56,19 @@ def run(tmp_path, server, rows, recipe, *options, code=0):
     if code or "--dry-run" in options:
         assert not out.exists()
         return None
-    found = {
+    by_file = {
         n: [json.loads(line) for line in (out / f"{n}.jsonl").read_text().splitlines()] for n in ("pairs", "quarantine")
     }
-    return found, json.loads((out / "card.json").read_text())
+    return by_file, json.loads((out / "card.json").read_text())
 
 
 def test_a_users_follow_up_becomes_a_pair_that_clean_reads(tmp_path, server, capsys, monkeypatch):
     row = {"messages": TALK, "persona": "Likes it short."}
-    found, card = run(tmp_path, server, [row, {"messages": [{"role": "bard", "content": "x"}]}, "{broken"], "rlhi")
-    (pair,) = found["pairs"]
+    by_file, card = run(tmp_path, server, [row, {"messages": [{"role": "bard", "content": "x"}]}, "{broken"], "rlhi")
+    (pair,) = by_file["pairs"]
     assert (pair["chosen"], pair["rejected"]) == ([{"role": "assistant", "content": "330 m, in Paris."}], [TALK[1]])
     assert pair["prompt"] == [{"role": "system", "content": "Likes it short."}, TALK[0]]
-    assert sorted(q["reason"] for q in found["quarantine"]) == ["content", "not_json", "not_messages"]
+    assert sorted(q["reason"] for q in by_file["quarantine"]) == ["content", "not_json", "not_messages"]
     assert card["produced"] == 4 == card["accepted"] + sum(card["quarantined"].values())
     before = len(server.bodies)
     run(tmp_path, server, [row], "rlhi")
@@ -79,10 +79,10 @@ def test_a_users_follow_up_becomes_a_pair_that_clean_reads(tmp_path, server, cap
 
 
 def test_a_risky_request_is_intervened_in_at_the_cue(tmp_path, server):
-    found, card = run(
+    by_file, card = run(
         tmp_path, server, [{"prompt": "How do I pick a lock?", "risky": True}, {"prompt": "Hello?"}], "ipo-intervened"
     )
-    (pair,) = found["pairs"]
+    (pair,) = by_file["pairs"]
     assert pair["rejected"] == "It asks about locks. Sure, first take a pin."
     assert pair["chosen"] == "It asks about locks. Wait, this could cause harm. I cannot help with that."
     continued = [b for b in server.bodies if b["messages"][-1]["role"] == "assistant"]
@@ -108,8 +108,8 @@ def test_nothing_is_asked_by_a_dry_run_or_beyond_the_budget(tmp_path, server, ca
 )
 def test_what_cannot_be_made_is_a_sentence(tmp_path, server, capsys, rows, recipe, sentence):
     run(tmp_path, server, rows, recipe, code=2)
-    said = capsys.readouterr().err
-    assert sentence in said and "Traceback" not in said
+    error = capsys.readouterr().err
+    assert sentence in error and "Traceback" not in error
 
 
 def test_an_endpoint_that_refuses_is_a_sentence(tmp_path, server, capsys):
@@ -119,7 +119,7 @@ def test_an_endpoint_that_refuses_is_a_sentence(tmp_path, server, capsys):
 
 
 def test_every_follow_up_of_a_conversation_is_a_place():
-    found, quarantined = problems_of(
+    problems, quarantined = problems_of(
         [
             (
                 "row 1",
@@ -134,6 +134,6 @@ def test_every_follow_up_of_a_conversation_is_a_place():
             ("row 2", [1]),
         ]
     )
-    assert [[m.content for m in p.prompt] for p in found] == [["a", "b", "c"]] and [q.reason for q in quarantined] == [
-        "not_an_object"
-    ]
+    assert [[m.content for m in p.prompt] for p in problems] == [["a", "b", "c"]] and [
+        q.reason for q in quarantined
+    ] == ["not_an_object"]

@@ -41,39 +41,41 @@ def clean(tmp_path, rows, *options, name="mine.jsonl", code=0):
     assert main(["clean", write(tmp_path / name, rows), "--out", str(out), *options]) == code
     if code:
         return None, None
-    found = {n: [json.loads(line) for line in (out / f"{n}.jsonl").read_text().splitlines()] for n in FILES}
-    return found, json.loads((out / "card.json").read_text())
+    by_file = {n: [json.loads(line) for line in (out / f"{n}.jsonl").read_text().splitlines()] for n in FILES}
+    return by_file, json.loads((out / "card.json").read_text())
 
 
 @pytest.mark.parametrize("recipe", ["rpo-em", ""])
 def test_swapped_labels_are_found_and_nothing_is_lost(tmp_path, capsys, recipe):
     rows, swapped = sums()
     bad = [{"prompt": "x", "chosen": "same", "rejected": "same"}, [1]]
-    found, card = clean(tmp_path, rows + bad, *(["--recipe", recipe] if recipe else []))
+    by_file, card = clean(tmp_path, rows + bad, *(["--recipe", recipe] if recipe else []))
     given = {(r["prompt"], r["chosen"]) for r in rows}
-    assert {(r["prompt"], r["chosen"]) for n in READ for r in found[n]} == given and sum(
-        len(found[n]) for n in READ
+    assert {(r["prompt"], r["chosen"]) for n in READ for r in by_file[n]} == given and sum(
+        len(by_file[n]) for n in READ
     ) == len(rows)
-    assert card["pairs"] == {"read": 120} | {n: len(found[n]) for n in READ}
-    assert {q["reason"] for q in found["quarantine"]} == {"identical_sides", "not_an_object"}
-    doubted = {r["prompt"][8:-1] for n in ("removed", "asked") for r in found[n]}
+    assert card["pairs"] == {"read": 120} | {n: len(by_file[n]) for n in READ}
+    assert {q["reason"] for q in by_file["quarantine"]} == {"identical_sides", "not_an_object"}
+    doubted = {r["prompt"][8:-1] for n in ("removed", "asked") for r in by_file[n]}
     assert len(doubted & swapped) >= 20 and len(doubted - swapped) <= 4
     if not recipe:  # without a proven label a doubt is a question: only what is certain is removed
-        assert {d["reason"].partition(":")[0] for r in found["removed"] for d in r["reasons"]} == {
+        assert {d["reason"].partition(":")[0] for r in by_file["removed"] for d in r["reasons"]} == {
             "exact_duplicate",
             "duplicates",
         }
-        assert any("wording of the side that is rejected" in d["reason"] for r in found["asked"] for d in r["reasons"])
-    assert all(r["reasons"] for n in ("removed", "asked", "flipped") for r in found[n])
-    assert all(0 <= r["weight"] <= 1 for r in found["cleaned"])
+        assert any(
+            "wording of the side that is rejected" in d["reason"] for r in by_file["asked"] for d in r["reasons"]
+        )
+    assert all(r["reasons"] for n in ("removed", "asked", "flipped") for r in by_file[n])
+    assert all(0 <= r["weight"] <= 1 for r in by_file["cleaned"])
     noise = card["noise"]
     assert (
         noise["low"] < 0.2 < noise["high"]
         and not noise["identifiable"]
         and noise["note"].startswith("no anchors: not identifiable")
     )
-    said = capsys.readouterr().out
-    assert "no anchors: not identifiable" in said and "120 pairs" in said
+    output = capsys.readouterr().out
+    assert "no anchors: not identifiable" in output and "120 pairs" in output
     page = (tmp_path / "out" / "index.html").read_text()
     assert page.count("<svg") == 2 and "How likely labels are right" in page
 
@@ -85,10 +87,10 @@ def test_two_sources_flip_and_the_flipped_are_kept_as_they_were(tmp_path):
         r |= {"votes": {a: 1 if right else -1 for a in "abc"}}
     for r in rows[:30]:
         r["anchor"] = 1 if r["prompt"][8:-1] not in swapped else -1
-    found, card = clean(tmp_path, rows)
-    flipped = {r["prompt"]: r for r in found["flipped"]}
+    by_file, card = clean(tmp_path, rows)
+    flipped = {r["prompt"]: r for r in by_file["flipped"]}
     assert card["flipped"] == len(flipped) >= 20 and {p[8:-1] for p in flipped} <= swapped
-    after = {r["prompt"]: r for r in found["cleaned"]}
+    after = {r["prompt"]: r for r in by_file["cleaned"]}
     assert all(after[p]["chosen"] == r["rejected"] and after[p]["rejected"] == r["chosen"] for p, r in flipped.items())
     assert card["noise"]["identifiable"] and card["noise"]["method"] == "anchors"
 
@@ -127,19 +129,19 @@ def test_conversations_stay_conversations(tmp_path):
         {"role": "assistant", "content": "hello"},
         {"role": "user", "content": "and?"},
     ]
-    found, _ = clean(tmp_path, [{"prompt": history, "chosen": "well, then", "rejected": "no"}])
-    (row,) = found["cleaned"]
+    by_file, _ = clean(tmp_path, [{"prompt": history, "chosen": "well, then", "rejected": "no"}])
+    (row,) = by_file["cleaned"]
     assert row["prompt"] == history and row["chosen"] == [{"role": "assistant", "content": "well, then"}]
 
 
 def test_few_pairs_one_prompt_and_one_annotator(tmp_path):
-    found, card = clean(tmp_path, sums(3)[0])
-    assert len(found["cleaned"]) == 3 and "too few to fit" in card["notes"][-1] and card["noise"] is None
+    by_file, card = clean(tmp_path, sums(3)[0])
+    assert len(by_file["cleaned"]) == 3 and "too few to fit" in card["notes"][-1] and card["noise"] is None
     many = [
         {"prompt": "Name a number.", "chosen": f"{i} is one", "rejected": f"{i} is no name", "votes": {"only": 1}}
         for i in range(200)
     ]
-    found, card = clean(tmp_path, many)
+    by_file, card = clean(tmp_path, many)
     assert "fewer prompts than 5 folds" in card["notes"][0] and card["pairs"]["read"] == 200
     assert "annotators" in card["cleaners"]
 
@@ -149,18 +151,21 @@ def test_judges_who_err_together_are_asked_about(tmp_path):
         dict.fromkeys("abcd", 1 if i % 10 < 7 else -1) | dict.fromkeys("xyz", 1 if i % 2 else -1) for i in range(100)
     ]
     rows = [{**r, "votes": v} for r, v in zip(sums(100, wrong=0)[0], camps, strict=True)]
-    found, card = clean(tmp_path, rows)
+    by_file, card = clean(tmp_path, rows)
     assert any(reason.startswith("ask: not_identifiable") for reason in card["decisions"]["annotators"])
-    assert any("not_identifiable" in d["reason"] for r in found["asked"] for d in r["reasons"])
+    assert any("not_identifiable" in d["reason"] for r in by_file["asked"] for d in r["reasons"])
 
 
 def test_votes_that_are_all_equal(tmp_path, capsys):
     rows = [
         {"prompt": r["prompt"], "response_a": r["chosen"], "response_b": r["rejected"]} for r in sums(60, wrong=0)[0]
     ]
-    found, card = clean(tmp_path, [r | {"votes": dict.fromkeys("uvw", "a")} for r in rows])
+    by_file, card = clean(tmp_path, [r | {"votes": dict.fromkeys("uvw", "a")} for r in rows])
     assert (
-        card["pairs"]["read"] == 60 and "annotators" in card["cleaners"] and not found["asked"] and not found["flipped"]
+        card["pairs"]["read"] == 60
+        and "annotators" in card["cleaners"]
+        and not by_file["asked"]
+        and not by_file["flipped"]
     )
     assert not card["noise"]["identifiable"]
     assert (
@@ -177,16 +182,16 @@ def test_a_malicious_majority_is_told_by_anchors_alone(tmp_path):
         {"prompt": r["prompt"], "response_a": r["chosen"], "response_b": r["rejected"], "votes": votes}
         for r in sums(80, wrong=0)[0]
     ]
-    found, card = clean(tmp_path, rows)
-    assert not found["flipped"] and "not identifiable" in card["noise"]["note"]
-    found, card = clean(tmp_path, [r | ({"anchor": -1} if i < 12 else {}) for i, r in enumerate(rows)])
+    by_file, card = clean(tmp_path, rows)
+    assert not by_file["flipped"] and "not identifiable" in card["noise"]["note"]
+    by_file, card = clean(tmp_path, [r | ({"anchor": -1} if i < 12 else {}) for i, r in enumerate(rows)])
     good = {r["prompt"]: r["response_a"] for r in rows}
-    assert all(r["chosen"] == good[r["prompt"]] for r in found["cleaned"]) and len(found["flipped"]) == 12
+    assert all(r["chosen"] == good[r["prompt"]] for r in by_file["cleaned"]) and len(by_file["flipped"]) == 12
     assert card["noise"]["method"] == "anchors" and card["noise"]["rate"] > 0.9
 
 
 def test_languages_beside_each_other(tmp_path):
-    said = [
+    questions = [
         ("What is the capital?", "It is Paris."),
         ("Quelle est la capitale ?", "C'est Paris."),
         ("首都是什么？", "是巴黎。"),
@@ -194,7 +199,9 @@ def test_languages_beside_each_other(tmp_path):
         ("ما هي العاصمة؟", "باريس"),
         ("수도는?", "파리입니다."),
     ]
-    rows = [{"prompt": f"{q} {i}", "chosen": f"{a} {i}", "rejected": f"{a} {i + 1}"} for i in range(8) for q, a in said]
+    rows = [
+        {"prompt": f"{q} {i}", "chosen": f"{a} {i}", "rejected": f"{a} {i + 1}"} for i in range(8) for q, a in questions
+    ]
     rows.append(
         {
             "prompt": "What is the capital?",
@@ -202,19 +209,19 @@ def test_languages_beside_each_other(tmp_path):
             "rejected": "I do not know.",
         }
     )
-    found, card = clean(tmp_path, rows)
-    assert card["pairs"]["read"] == 49 and not found["quarantine"]
-    assert [r["chosen"] for r in found["asked"]] == [
+    by_file, card = clean(tmp_path, rows)
+    assert card["pairs"]["read"] == 49 and not by_file["quarantine"]
+    assert [r["chosen"] for r in by_file["asked"]] == [
         "是巴黎，它是法国的首都和最大的城市。"
-    ] and "language" in json.dumps(found["asked"][0]["reasons"])
+    ] and "language" in json.dumps(by_file["asked"][0]["reasons"])
 
 
 def test_protected_texts_are_kept_out(tmp_path):
     rows = sums(12, wrong=0)[0]
     (tmp_path / "test.txt").write_text(f"{rows[0]['prompt']}\n")
     rows[0]["prompt"] = f"Please tell me now: {rows[0]['prompt']}"
-    found, card = clean(tmp_path, rows, "--protect", str(tmp_path / "test.txt"))
-    assert [r["prompt"] for r in found["removed"]] == [rows[0]["prompt"]] and "decontamination" in card["cleaners"]
+    by_file, card = clean(tmp_path, rows, "--protect", str(tmp_path / "test.txt"))
+    assert [r["prompt"] for r in by_file["removed"]] == [rows[0]["prompt"]] and "decontamination" in card["cleaners"]
 
 
 @pytest.mark.parametrize(
@@ -236,8 +243,8 @@ def test_protected_texts_are_kept_out(tmp_path):
 )
 def test_what_cannot_be_cleaned_is_a_sentence(tmp_path, capsys, rows, options, sentence):
     clean(tmp_path, rows, *options, code=2)
-    said = capsys.readouterr().err
-    assert said.startswith("error: ") and sentence in said and said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and sentence in error and error.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
@@ -249,8 +256,8 @@ def test_what_is_asked_can_be_decided_and_the_decisions_count_in_the_next_cleani
     knots = [("a", "b"), ("b", "c"), ("c", "a")]  # a better than b better than c better than a: somebody is wrong
     rows = [{"prompt": "Which?", "chosen": f"answer {x}", "rejected": f"answer {y}"} for x, y in knots]
     rows += [{"prompt": f"What is {i}?", "chosen": f"It is {i}.", "rejected": f"It is {i + 1}."} for i in range(6)]
-    found, _ = clean(tmp_path, rows)
-    assert len(found["asked"]) == 3 and "espalier review" in capsys.readouterr().out
+    by_file, _ = clean(tmp_path, rows)
+    assert len(by_file["asked"]) == 3 and "espalier review" in capsys.readouterr().out
     to = tmp_path / "reviews.jsonl"
     sitting = Review(tmp_path / "out/asked.jsonl", to)
     assert sitting.left == 3, "without --sample: those that are asked about"
@@ -259,12 +266,12 @@ def test_what_is_asked_can_be_decided_and_the_decisions_count_in_the_next_cleani
         good = shown.pair.chosen != "answer c"
         wrong = wrong if good else shown.pair.id
         sitting.decide(shown, "first" if good != shown.swapped else "second")
-    found, card = clean(tmp_path, rows, "--reviews", str(to))
-    assert card["reviewed"] == 3 and not found["asked"]
-    assert [r["id"] for r in found["flipped"]] == [wrong] and "decided about 3" in capsys.readouterr().out
+    by_file, card = clean(tmp_path, rows, "--reviews", str(to))
+    assert card["reviewed"] == 3 and not by_file["asked"]
+    assert [r["id"] for r in by_file["flipped"]] == [wrong] and "decided about 3" in capsys.readouterr().out
     elsewhere = read(Path(write(tmp_path / "copy.jsonl", rows[:3])))
     marked, n = anchored(to, elsewhere)
     assert n == 3 and [p.columns["anchor"] for p in marked] == [1, 1, -1], "found by content where ids are others"
-    said = "does not exist: `espalier review"
+    message = "does not exist: `espalier review"
     clean(tmp_path, rows, "--reviews", str(tmp_path / "none.jsonl"), code=2)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -87,8 +87,8 @@ def test_settings_reach_the_plan_through_dvc(repo, monkeypatch, capfd):
     shutil.rmtree(repo / "artifacts/rl")
     changes = {"set.rl.advantage": {"piece": "quantile", "k": 0.25}, "set.rl.optimizer.lr": 1e-05, "seed": 3}
     assert dvc.experiment(changes, repo) == 0
-    said = capfd.readouterr()
-    assert "rl: at work" in said.out and "No file hash info" not in said.out + said.err
+    output = capfd.readouterr()
+    assert "rl: at work" in output.out and "No file hash info" not in output.out + output.err
     plan = json.loads((repo / "artifacts/plan/rl.json").read_text())
     assert plan["params"]["advantage"] == {"piece": "quantile", "k": 0.25, "eps": 1e-8}
     assert plan["params"]["optimizer"]["lr"] == 1e-05 and plan["seed"] == 3
@@ -134,7 +134,7 @@ def test_downstream_follows_the_graph():
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         (lambda data: b"", "it is empty"),
         (lambda data: data[: len(data) // 2], "not what git wrote"),
@@ -142,7 +142,7 @@ def test_downstream_follows_the_graph():
         (None, "is a directory"),
     ],
 )
-def test_a_damaged_index_of_git_is_a_sentence_with_the_fix(tmp_path, how, said, capsys, monkeypatch):
+def test_a_damaged_index_of_git_is_a_sentence_with_the_fix(tmp_path, how, message, capsys, monkeypatch):
     """`espalier run --set` ended in DVC's "unexpected error - unpack requires a buffer of 46 bytes"."""
     git = lambda *args: subprocess.run(["git", *args], cwd=tmp_path, check=True, capture_output=True)  # noqa: E731
     assert dvc.damaged_index(tmp_path) == ""
@@ -158,7 +158,7 @@ def test_a_damaged_index_of_git_is_a_sentence_with_the_fix(tmp_path, how, said, 
     path.unlink()
     path.write_bytes(how(data)) if how else path.mkdir()
     wrong = dvc.damaged_index(tmp_path)
-    assert said in wrong and str(path) in wrong and "\n" not in wrong
+    assert message in wrong and str(path) in wrong and "\n" not in wrong
     with pytest.raises(UserError, match="git reset"):
         dvc.committed(tmp_path)
     from flows import cli
@@ -167,6 +167,6 @@ def test_a_damaged_index_of_git_is_a_sentence_with_the_fix(tmp_path, how, said, 
     for command in (["run", "--dry-run"], ["compare", "HEAD", "workspace"], ["status"], ["doctor"]):
         cli.main(command)
         told = "".join(capsys.readouterr())
-        assert told.count(said) == 1 and "git reset" in told, command
+        assert told.count(message) == 1 and "git reset" in told, command
     subprocess.run(wrong.split("`")[1], shell=True, cwd=tmp_path, check=True, capture_output=True)
     assert dvc.damaged_index(tmp_path) == "" and "seed: 4" in (tmp_path / "params.yaml").read_text()

@@ -58,9 +58,9 @@ def start(root, *args):
 
 def espalier(root, *args, code=0):
     child = start(root, *args)
-    said, _ = child.communicate(timeout=PATIENCE)
-    assert child.returncode == code, said
-    return said
+    output, _ = child.communicate(timeout=PATIENCE)
+    assert child.returncode == code, output
+    return output
 
 
 @contextlib.contextmanager
@@ -96,8 +96,8 @@ def test_asked_to_end(repo, number, code, words):
     """SIGTERM reaches the command alone, Ctrl-C every process of the terminal."""
     with under_way(repo) as child:
         os.kill(child.pid, number) if number == signal.SIGTERM else os.killpg(child.pid, number)
-        said, _ = child.communicate(timeout=PATIENCE)
-        assert child.returncode == code and said.count(words) == 1, said
+        output, _ = child.communicate(timeout=PATIENCE)
+        assert child.returncode == code and output.count(words) == 1, output
         until(lambda: not toy.processes(repo))
     (repo / "slow-report").unlink()
     assert "Running stage 'report'" in espalier(repo, "run")
@@ -106,9 +106,9 @@ def test_asked_to_end(repo, number, code, words):
 
 def test_a_second_run_in_the_same_checkout(repo):
     with under_way(repo):
-        said = espalier(repo, "run", code=2)
-        assert said == f"error: another run is under way in {repo}: wait for it, or work in a second clone\n"
-        assert espalier(repo, "gc", code=2) == said
+        output = espalier(repo, "run", code=2)
+        assert output == f"error: another run is under way in {repo}: wait for it, or work in a second clone\n"
+        assert espalier(repo, "gc", code=2) == output
         assert espalier(repo, "run", "--dry-run", code=2).startswith(
             f"error: another run is under way in {repo}, and DVC answers no questions"
         )
@@ -124,8 +124,8 @@ def test_locks_left_by_dead_processes_hold_nobody(repo):
     (repo / ".dvc/tmp").mkdir(exist_ok=True)
     (repo / ".dvc/tmp/rwlock").write_text(json.dumps({"write": held, "read": {}}))
     (repo / ".dvc/tmp/lock").write_text(f" {gone.pid}\n")
-    said = espalier(repo, "run")
-    assert "Running stage 'report'" in said and "RWLock" not in said
+    output = espalier(repo, "run")
+    assert "Running stage 'report'" in output and "RWLock" not in output
 
 
 def test_a_read_only_checkout_and_a_full_disk(pristine, tmp_path):
@@ -135,16 +135,16 @@ def test_a_read_only_checkout_and_a_full_disk(pristine, tmp_path):
         before = (repo / "reports/card.json").read_bytes()
         disk.remount("ro")
         for command in (["run"], ["gc"], ["run", "--watch"]):
-            said = espalier(repo, *command, code=2)
+            output = espalier(repo, *command, code=2)
             assert (
-                said.splitlines()[-1].startswith(f"error: {repo}/.espalier")
-                and "read-only file system: make it writable" in said
-            ), said
-            assert "Traceback" not in said
+                output.splitlines()[-1].startswith(f"error: {repo}/.espalier")
+                and "read-only file system: make it writable" in output
+            ), output
+            assert "Traceback" not in output
         disk.remount("rw")
         disk.leave(0)
-        said = espalier(repo, "run", code=2)
-        assert said.count("\n") == 1 and "no space left on device: free some space (`espalier gc`" in said, said
+        output = espalier(repo, "run", code=2)
+        assert output.count("\n") == 1 and "no space left on device: free some space (`espalier gc`" in output, output
         assert (repo / "reports/card.json").read_bytes() == before
         disk.leave(16 << 20)
         assert "Running stage 'report'" in espalier(repo, "run")

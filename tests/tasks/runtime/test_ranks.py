@@ -77,8 +77,8 @@ def curve(root, stage):
 
 def processes(root, word):
     """Those that work in a folder and have this word in their command."""
-    found = [p for p in psutil.process_iter(["cwd", "cmdline"]) if p.info["cwd"] == str(root)]
-    return [p for p in found if any(word in c for c in p.info["cmdline"])]
+    here = [p for p in psutil.process_iter(["cwd", "cmdline"]) if p.info["cwd"] == str(root)]
+    return [p for p in here if any(word in c for c in p.info["cmdline"])]
 
 
 def same_curve(one, other, stage, most):
@@ -98,10 +98,10 @@ def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone,
     assert len(begun) == 1 and begun[0].read_text().count('"kind": "end"') == 1, "one of the two speaks"
 
     killed = planned(alone, tmp_path / "killed", sft=2)
-    said = small.run(killed, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
-    sentences = [line for line in said.splitlines() if line.startswith("error: ")]
+    stderr = small.run(killed, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
+    sentences = [line for line in stderr.splitlines() if line.startswith("error: ")]
     assert (
-        len(sentences) == 1 and "sft: process 1 of 2 was ended by SIGKILL" in sentences[0] and "Traceback" not in said
+        len(sentences) == 1 and "sft: process 1 of 2 was ended by SIGKILL" in sentences[0] and "Traceback" not in stderr
     )
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(killed)], "nobody is left"
     one = planned(alone, shutil.copytree(killed, tmp_path / "one"), sft=1)
@@ -114,8 +114,8 @@ def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone,
 @pytest.mark.slow
 def test_weights_that_are_split_make_what_whole_ones_make_and_go_on_from_each_other(alone, tmp_path):
     split = planned(alone, tmp_path / "split", shards=2, sft=2)
-    said = small.run(split, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
-    assert "sft: process 1 of 2 was ended by SIGKILL" in said and "Traceback" not in said
+    stderr = small.run(split, "sft", "sft_1/train.step:8=kill", expect=TRANSIENT)
+    assert "sft: process 1 of 2 was ended by SIGKILL" in stderr and "Traceback" not in stderr
     whole = planned(alone, shutil.copytree(split, tmp_path / "whole"), sft=1)
     assert "going on after step 2 of 7 (sft)" in small.run(split, "sft")
     same_curve(alone, split, "sft", 2e-4)
@@ -176,11 +176,11 @@ def test_players_change_no_byte_and_no_plan(alone, tmp_path):
     assert (root / "artifacts/plan/rl.json").read_bytes() == before, "place is identity"
     shutil.rmtree(root / "artifacts/rl")
     with ThreadPoolExecutor(1) as beside:
-        said = beside.submit(small.run, root, "rl")
-        while not (players := processes(root, "spawn_main")) and not said.done():
+        running = beside.submit(small.run, root, "rl")
+        while not (players := processes(root, "spawn_main")) and not running.done():
             time.sleep(0.02)
         players[0].kill()
-    assert "player 1 of 2 ended (SIGKILL)" in said.result()
+    assert "player 1 of 2 ended (SIGKILL)" in running.result()
     assert small.outputs(root, "rl") == small.outputs(alone, "rl")
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], "nobody is left"
 
@@ -199,11 +199,11 @@ def test_players_on_ray_change_no_byte_and_no_plan(alone, tmp_path):
             plan.write(root)
         assert (root / "artifacts/plan/rl.json").read_bytes() == before, "place is identity"
         with ThreadPoolExecutor(1) as beside:
-            said = beside.submit(small.run, root, "rl", env=TOKEN)
-            while not (players := processes(root, "ray::Seat")) and not said.done():
+            running = beside.submit(small.run, root, "rl", env=TOKEN)
+            while not (players := processes(root, "ray::Seat")) and not running.done():
                 time.sleep(0.02)
             players[0].kill()
-        assert "(its Ray actor died)" in said.result()
+        assert "(its Ray actor died)" in running.result()
     assert small.outputs(root, "rl") == small.outputs(alone, "rl")
     assert json.loads((root / "artifacts/plan/_run.json").read_text())["place"]["rl"]["ray"] == cluster.address
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], "nobody is left"
@@ -214,12 +214,14 @@ def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
     root = planned(alone, tmp_path / "two", sft=2)
     shutil.rmtree(root / "artifacts/demonstrations")
     assert small.run(root, "sft", expect=2).count("artifacts/demonstrations") == 1
-    said = small.run(root, "sft", expect=2, env={"RANK": "0", "WORLD_SIZE": "1"})
-    assert "sft: learners is 2, and this is one of 1 processes: start it with `espalier run`, or with `torchrun" in said
+    stderr = small.run(root, "sft", expect=2, env={"RANK": "0", "WORLD_SIZE": "1"})
+    assert (
+        "sft: learners is 2, and this is one of 1 processes: start it with `espalier run`, or with `torchrun" in stderr
+    )
 
 
 @pytest.mark.parametrize(
-    ("knobs", "said"),
+    ("knobs", "message"),
     [
         ({"learners": 0}, "params.yaml: set.sft.learners must be 1 or more, not 0"),
         ({"learners": 5}, "sft.learners is 5, and a step has 4 rows or pairs (rows_per_step): each learner needs one"),
@@ -230,12 +232,12 @@ def test_a_mistake_is_said_once_and_a_process_alone_is_not_two(alone, tmp_path):
         ({"learners": 1.5}, "params.yaml: set.sft.learners must be int, not 1.5"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, monkeypatch, knobs, said):
+def test_what_cannot_be_is_refused_before_anything_is_spent(tmp_path, monkeypatch, knobs, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({"set": {"sft": {"rows_per_step": 4, **knobs}}}))
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
-    assert said in str(e.value)
+    assert message in str(e.value)
 
 
 def test_a_control_task_has_one_player(tmp_path, monkeypatch):
@@ -246,7 +248,7 @@ def test_a_control_task_has_one_player(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("codes", "said", "code"),
+    ("codes", "message", "code"),
     [
         ([None, 2], "error: sft: too long", 2),
         ([ranks.LOST, -9], "error: sft: process 1 of 2 was ended by SIGKILL, and the others with it;", TRANSIENT),
@@ -255,8 +257,8 @@ def test_a_control_task_has_one_player(tmp_path, monkeypatch):
         ([2, ranks.LOST], "", 2),
     ],
 )
-def test_whose_fault_it_was(tmp_path, capfd, codes, said, code):
+def test_whose_fault_it_was(tmp_path, capfd, codes, message, code):
     for rank in range(2):
         (tmp_path / f"{rank}").write_text("warm\nerror: sft: too long\n")
     assert ranks._blame("sft", codes, [tmp_path / "0", tmp_path / "1"]) == code
-    assert capfd.readouterr().err.startswith(said)
+    assert capfd.readouterr().err.startswith(message)

@@ -83,8 +83,8 @@ def test_killed_twice_at_random_points(project, whole, stage):
 def test_the_plan_killed_in_the_middle(project, whole, point):
     forget(project, "plan")
     small.run(project, "plan", fault=f"{point}=kill", expect=-signal.SIGKILL)
-    said = small.run(project, "kb", expect=2)
-    assert said.count("\n") == 1 and "dvc repro" in said, "half a plan is read by nobody"
+    stderr = small.run(project, "kb", expect=2)
+    assert stderr.count("\n") == 1 and "dvc repro" in stderr, "half a plan is read by nobody"
     small.run(project, "plan")
     assert small.outputs(project, "plan") == small.outputs(whole, "plan")
 
@@ -92,8 +92,8 @@ def test_the_plan_killed_in_the_middle(project, whole, point):
 def test_steps_are_not_taken_twice(project, whole, tmp_path):
     forget(project, "prefer")
     small.run(project, "prefer", fault="train.step:5=kill", expect=-signal.SIGKILL)
-    said = small.run(project, "prefer", log=tmp_path / "log")
-    assert "going on after step 4 of 6" in said
+    stderr = small.run(project, "prefer", log=tmp_path / "log")
+    assert "going on after step 4 of 6" in stderr
     assert (tmp_path / "log").read_text().split().count("prefer/train.step") == 2
     assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
 
@@ -113,9 +113,9 @@ ENDINGS = {  # action -> exit code, words
 def test_each_ending_is_one_sentence_and_nothing_is_lost(project, whole, action, point):
     code, words = ENDINGS[action]
     forget(project, "prefer")
-    said = small.run(project, "prefer", fault=f"{point}={action}", expect=code)
-    lines = [line for line in said.splitlines() if "steps " not in line]
-    assert len(lines) == 1 and words in lines[0] and "Traceback" not in said and "goes on from there" in lines[0]
+    stderr = small.run(project, "prefer", fault=f"{point}={action}", expect=code)
+    lines = [line for line in stderr.splitlines() if "steps " not in line]
+    assert len(lines) == 1 and words in lines[0] and "Traceback" not in stderr and "goes on from there" in lines[0]
     assert not (project / "artifacts/prefer").exists()
     small.run(project, "prefer")
     assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
@@ -126,10 +126,10 @@ def test_sigterm_at_every_fault_point(project, whole, stage):
     """One run, ended again and again, each time a point later."""
     forget(project, stage)
     for point in dict.fromkeys(p for p, _ in passages(whole, stage)):
-        said = small.run(project, stage, fault=f"{point}=term", expect=143)
-        assert said.count(f"{stage}: ended by SIGTERM; what is finished is kept") == 1 and "Traceback" not in said, (
-            point
-        )
+        stderr = small.run(project, stage, fault=f"{point}=term", expect=143)
+        assert (
+            stderr.count(f"{stage}: ended by SIGTERM; what is finished is kept") == 1 and "Traceback" not in stderr
+        ), point
     small.run(project, stage)
     assert small.outputs(project, stage) == small.outputs(whole, stage)
 
@@ -196,8 +196,8 @@ def test_a_damaged_checkpoint_is_left_out_with_a_warning(project, whole):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
-    said = small.run(project, "prefer")
-    assert "its SHA-256 is not that of manifest.json" in said and "going on after step 2 of 6" in said
+    stderr = small.run(project, "prefer")
+    assert "its SHA-256 is not that of manifest.json" in stderr and "going on after step 2 of 6" in stderr
     assert small.outputs(project, "prefer") == small.outputs(whole, "prefer")
 
 
@@ -213,8 +213,10 @@ def test_a_work_folder_of_another_version_is_refused_and_kept(project):
     head = json.loads((last / "state.json").read_text())
     (last / "state.json").write_text(json.dumps({**head, "torch": "1.0.0"}))
     commit.seal(last)
-    said = small.run(project, "prefer", expect=2)
-    assert said.count("\n") == 1 and "was written by format 1 with torch 1.0.0" in said and "to start again" in said
+    stderr = small.run(project, "prefer", expect=2)
+    assert (
+        stderr.count("\n") == 1 and "was written by format 1 with torch 1.0.0" in stderr and "to start again" in stderr
+    )
     assert last.exists()
 
 
@@ -233,9 +235,9 @@ def test_a_damaged_input_is_refused_before_any_use(project):
     data[-7] ^= 1
     path.write_bytes(data)
     os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
-    said = small.run(project, "prefer", expect=2)
-    assert said.count("\n") == 1 and "artifacts/sft/model/model.safetensors is not what was written" in said
-    assert "`espalier gc --damaged`" in said and not list(project.glob(".espalier/work/prefer/*/checkpoints"))
+    stderr = small.run(project, "prefer", expect=2)
+    assert stderr.count("\n") == 1 and "artifacts/sft/model/model.safetensors is not what was written" in stderr
+    assert "`espalier gc --damaged`" in stderr and not list(project.glob(".espalier/work/prefer/*/checkpoints"))
 
 
 def test_a_lock_left_by_a_dead_process_holds_nobody(project):
@@ -248,12 +250,16 @@ def test_a_disk_that_is_really_full_and_one_that_is_read_only(whole, tmp_path):
         project = shutil.copytree(whole, disk.folder / "project")
         forget(project, "prefer")
         disk.leave(150_000)
-        said = small.run(project, "prefer", expect=2)
-        assert "no space left on device: free some space" in said and "Traceback" not in said
+        stderr = small.run(project, "prefer", expect=2)
+        assert "no space left on device: free some space" in stderr and "Traceback" not in stderr
         assert not (project / "artifacts/prefer").exists()
         disk.remount("ro")
-        said = small.run(project, "prefer", expect=2)
-        assert said.count("\n") == 1 and "read-only file system: make it writable" in said and str(disk.folder) in said
+        stderr = small.run(project, "prefer", expect=2)
+        assert (
+            stderr.count("\n") == 1
+            and "read-only file system: make it writable" in stderr
+            and str(disk.folder) in stderr
+        )
         disk.remount("rw")
         disk.leave(32 << 20)
         small.run(project, "prefer")

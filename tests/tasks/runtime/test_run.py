@@ -115,7 +115,7 @@ def test_errors_of_the_work_are_raised_as_they_are(prefect):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "said"),
+    ("sentence", "output"),
     [
         ("no rows left", "error: rl: no rows left\n"),
         ("rl: temperature is 0.0", "error: rl: temperature is 0.0\n"),
@@ -123,7 +123,7 @@ def test_errors_of_the_work_are_raised_as_they_are(prefect):
         ("rlhf.csv holds no row", "error: rl: rlhf.csv holds no row\n"),
     ],
 )
-def test_a_stage_is_named_once(capsys, monkeypatch, sentence, said):
+def test_a_stage_is_named_once(capsys, monkeypatch, sentence, output):
     def fails(name):
         raise ValueError(sentence)
 
@@ -131,4 +131,4 @@ def test_a_stage_is_named_once(capsys, monkeypatch, sentence, said):
     monkeypatch.setattr(termination, "on_sigterm", lambda name: None)
     with pytest.raises(SystemExit) as ended:
         run._guarded("rl")
-    assert ended.value.code == 2 and capsys.readouterr().err == said
+    assert ended.value.code == 2 and capsys.readouterr().err == output

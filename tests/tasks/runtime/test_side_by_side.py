@@ -88,13 +88,13 @@ def test_stages_of_dvc_meet_and_give_the_bytes_of_one_after_the_other(tmp_path, 
     toy.git(root, "add", "-A")
     toy.git(root, "commit", "-qm", "two that meet")
     monkeypatch.chdir(root)
-    said = []
+    lines = []
     env = {"ESPALIER_EXECUTION": "run-1", "MARKS": str(tmp_path)}
-    assert _side_by_side(root, {"seed": 3}, env, 3, 4, said.append) == 0, said
+    assert _side_by_side(root, {"seed": 3}, env, 3, 4, lines.append) == 0, lines
     assert "run-1" in snapshots.experiments(root) and "seed: 0" in (root / "params.yaml").read_text()
     lock = {s: d for s, d in snapshots.snapshot(root, "run-1").digests.items()}
     assert lock.keys() == {"plan", "evaluate", "kb", "sft"}, "no stage's entry of dvc.lock is lost"
     (root / "params.yaml").write_text("seed: 3\nset: {}\n")
     toy.sh(root, "repro", "-q", "-f")
     assert snapshots.snapshot(root, "workspace").digests == lock
-    assert _side_by_side(root, {}, env, 3, 4, said.append) == 0
+    assert _side_by_side(root, {}, env, 3, 4, lines.append) == 0

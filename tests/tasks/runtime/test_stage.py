@@ -193,8 +193,8 @@ def test_progress_is_quiet_in_a_log_unless_it_lasts(capsys, monkeypatch):
     monkeypatch.setattr("tasks.runtime.progress.LOG_EVERY", 0.0)
     with Progress(4, "steps") as bar:
         bar.update(2, loss=0.51234)
-    assert "2/4" in (said := capsys.readouterr().err) and "loss 0.5123" in said and "\r" not in said
-    assert " s left" in said
+    assert "2/4" in (stderr := capsys.readouterr().err) and "loss 0.5123" in stderr and "\r" not in stderr
+    assert " s left" in stderr
 
 
 def test_a_folder_in_the_place_of_our_lock_is_put_aside(root, capsys):
@@ -265,8 +265,10 @@ def test_empty_side_files_stop_nothing(root, capsys):
     (root / ".dvc/tmp/rwlock").write_text("[]")
     with dvc.alone(root):
         assert params.read_text() == "seed: 1\n"
-    said = capsys.readouterr().err
-    assert said.count("\n") == 3 and all(n in said for n in ("kb.json", dvc.KEPT, "rwlock", "`git diff params.yaml`"))
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 3 and all(
+        n in stderr for n in ("kb.json", dvc.KEPT, "rwlock", "`git diff params.yaml`")
+    )
     with dvc.alone(root):
         assert not capsys.readouterr().err
 

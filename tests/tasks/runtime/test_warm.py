@@ -28,12 +28,12 @@ def ask(tmp_path, monkeypatch):
 
     def start(text, *, script=ASK, **env):
         (tmp_path / "work.py").write_text(text)
-        environ = {**os.environ, **found, **env}
+        environ = {**os.environ, **variables, **env}
         return subprocess.Popen(
             [sys.executable, "-P", "-c", script], cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True
         )
 
-    with warm.beside(2, ("fractions",)) as found:
+    with warm.beside(2, ("fractions",)) as variables:
         until = time.monotonic() + 30
         while start("pass").communicate()[0] != "code 0\n":  # the first question only begins the imports
             assert time.monotonic() < until
@@ -147,6 +147,6 @@ def test_the_server_ends_with_the_run(monkeypatch):
 
 def test_it_is_switched_off_by_a_variable(monkeypatch):
     monkeypatch.setenv(warm.SOCKET, "")
-    with warm.beside(2) as found:
-        assert found == {}
+    with warm.beside(2) as variables:
+        assert variables == {}
     assert warm.asked("work", 2) is None

@@ -17,9 +17,9 @@ from tasks.tracking import spool
 
 
 def test_the_project_s_own():
-    found = deployments.read(CODE)
-    assert [e["flow"].name for e in found] == ["pipeline", "champion", "leaderboard"]
-    assert [(s.schedule.cron, s.active) for e in found for s in e["schedules"]] == [
+    entries = deployments.read(CODE)
+    assert [e["flow"].name for e in entries] == ["pipeline", "champion", "leaderboard"]
+    assert [(s.schedule.cron, s.active) for e in entries for s in e["schedules"]] == [
         ("0 2 * * *", True),
         ("30 1 * * 1", True),
         ("0 4 * * *", False),

@@ -7,11 +7,11 @@ from tasks.core.errors import StageError, UserError
 from tasks.core.paths import CODE
 
 
-def state(kind, **said):
+def state(kind, **fields):
     """A state of Prefect's. Prefect takes a second to load: here and not by every worker that collects this file."""
     from prefect import states
 
-    return getattr(states, kind)(**said)
+    return getattr(states, kind)(**fields)
 
 
 class Api:
@@ -59,15 +59,15 @@ def test_what_a_worker_says_comes_back(ask):
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "words", "again"),
+    ("kind", "fields", "words", "again"),
     [
         ("Failed", {"message": "the stage rl failed: no rows"}, "the stage rl failed: no rows", False),
         ("Failed", {"name": "Transient", "message": "the stage rl failed: busy"}, "the stage rl failed: busy", True),
         ("Crashed", {"message": "its process is gone"}, "the stage rl failed: its process is gone", True),
     ],
 )
-def test_what_fails_there_fails_here(ask, kind, said, words, again):
-    error, api = ask("Running", state(kind, **said))
+def test_what_fails_there_fails_here(ask, kind, fields, words, again):
+    error, api = ask("Running", state(kind, **fields))
     assert isinstance(error, StageError) and str(error) == words and error.transient is again and api.set == []
 
 

@@ -94,8 +94,8 @@ class Served:
         if not self.sent:
             basic = base64.b64encode(server.password(self.root).encode()).decode()
             sent = {"Authorization": f"Basic {basic}", "Prefect-Csrf-Client": "tests"}
-            asked = urllib.request.Request(f"{self.url}/csrf-token?client=tests", headers=sent)
-            with urllib.request.urlopen(asked, timeout=60) as reply:
+            request = urllib.request.Request(f"{self.url}/csrf-token?client=tests", headers=sent)
+            with urllib.request.urlopen(request, timeout=60) as reply:
                 sent["Prefect-Csrf-Token"] = json.load(reply)["token"]
             self.sent = {**sent, "Content-Type": "application/json"}
         return self.sent
@@ -119,16 +119,16 @@ class Served:
         return self.run(id)
 
     def tasks(self, id):
-        found = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}}, sort="EXPECTED_START_TIME_ASC")
-        return {t["name"].rpartition("-")[0] or t["name"]: t for t in found}
+        task_runs = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}}, sort="EXPECTED_START_TIME_ASC")
+        return {t["name"].rpartition("-")[0] or t["name"]: t for t in task_runs}
 
     def states(self, id):
-        found = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}})
-        return {t["name"]: t["state"]["name"] for t in found if t["state"]}
+        task_runs = self.api("task_runs/filter", flow_runs={"id": {"any_": [id]}})
+        return {t["name"]: t["state"]["name"] for t in task_runs if t["state"]}
 
     def said(self, id):
-        found = self.api("logs/filter", logs={"flow_run_id": {"any_": [id]}}, limit=200)
-        return "\n".join(line["message"] for line in found)
+        lines = self.api("logs/filter", logs={"flow_run_id": {"any_": [id]}}, limit=200)
+        return "\n".join(line["message"] for line in lines)
 
     def log(self, name):
         path = self.root / name
@@ -215,9 +215,9 @@ def test_a_schedule_fires_and_shows_what_was_cached_and_every_step(served):
     assert "rl: at work" in served.said(run["id"]), "the stage's lines are in the run's log"
     assert f"run-{run['name']}" in toy.sh(served.root, "exp", "list", "--all"), "the run is kept as an experiment"
     assert toy.git(served.root, "rev-parse", "HEAD") == commit, "the branch stays where it was"
-    said = served.espalier("status")
-    assert "nightly" in said and "4 Completed, 9 Cached" in said
-    keep("status.txt", said)
+    output = served.espalier("status")
+    assert "nightly" in output and "4 Completed, 9 Cached" in output
+    keep("status.txt", output)
     keep("run.log", served.said(run["id"]))
 
 
@@ -280,8 +280,8 @@ def test_a_deployment_whose_working_directory_is_gone(served):
     gone = str(served.root.parent / "moved-away")
     step = {"tasks.schedule.deployments.enter": {"directory": gone}}
     kept = {k: known[k] for k in ("flow_id", "entrypoint", "work_pool_name", "parameter_openapi_schema")}
-    made = served.api("deployments/", name="elsewhere", pull_steps=[step], **kept)
-    run = served.ended(served.api(f"deployments/{made['id']}/create_flow_run", parameters={})["id"])
+    deployment = served.api("deployments/", name="elsewhere", pull_steps=[step], **kept)
+    run = served.ended(served.api(f"deployments/{deployment['id']}/create_flow_run", parameters={})["id"])
     assert run["state"]["type"] in ("FAILED", "CRASHED")
     assert (
         f"the working directory of this deployment is gone: {gone}; put it back, or `espalier deploy`"
@@ -292,7 +292,7 @@ def test_a_deployment_whose_working_directory_is_gone(served):
 def attack(served, headers):
     """What a page or a user who can reach the port would do: make a deployment whose run executes a command, and start
     it. Returns the statuses."""
-    port, told, said = int(served.url.split(":")[2].removesuffix("/api")), {"id": "x"}, []
+    port, told, statuses = int(served.url.split(":")[2].removesuffix("/api")), {"id": "x"}, []
     steps = [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {served.root}/taken"}}]
     pool = {
         "name": "taken",
@@ -309,8 +309,8 @@ def attack(served, headers):
         data = json.dumps(body()).encode()
         status, _, text = foreign.ask(port, "POST", path.replace("{id}", told["id"]), sent, data)
         told = json.loads(text) if status in (200, 201) else told
-        said.append(status)
-    return said
+        statuses.append(status)
+    return statuses
 
 
 def test_whoever_reaches_the_port_runs_nothing(served):
@@ -344,8 +344,8 @@ def test_a_page_of_another_site_reaches_nothing(served, tmp_path):
     with foreign.site() as elsewhere, browser.page(tmp_path) as page:
         page.open(served.link(), until="location.search == '' && localStorage.getItem('prefect-password')")
         about = {"get": "/api/admin/version", "post": "/api/flows/", "body": '{"name": "taken"}'}
-        said = foreign.in_browser(page, elsewhere, port, **about, socket="/api/events/in", picture="/ico.svg")
-    assert {what for _, what in map(tuple, said)} == {"refused"}, said
+        outcomes = foreign.in_browser(page, elsewhere, port, **about, socket="/api/events/in", picture="/ico.svg")
+    assert {what for _, what in map(tuple, outcomes)} == {"refused"}, outcomes
     assert served.api("flows/filter", flows={"name": {"any_": ["taken"]}}) == []
 
 
@@ -377,8 +377,8 @@ def test_stages_go_to_the_pool_of_their_machine(served):
     text = deployments().replace("promote: false,", "promote: false, pools: {cpu: cpu, gpu: gpu-1}, pool_minutes: 60,")
     (served.root / "prefect.yaml").write_text(text)
     served.espalier("deploy")
-    said = served.espalier("worker", "gpu-2", code=2)
-    assert "there is no work pool 'gpu-2' on the server: did you mean 'gpu-1'" in said
+    output = served.espalier("worker", "gpu-2", code=2)
+    assert "there is no work pool 'gpu-2' on the server: did you mean 'gpu-1'" in output
     run = [sys.executable, "-c", "import sys; from flows.cli import main; sys.exit(main())", "worker"]
     workers = [subprocess.Popen([*run, p], cwd=served.root, env=served.env) for p in ("cpu", "gpu-1")]
     try:

@@ -137,7 +137,7 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture
-def said(root, monkeypatch, capsys):
+def submitted(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
     monkeypatch.delenv("ESPALIER_PATH", raising=False)
 
@@ -160,9 +160,9 @@ def fits(kind, value):
     jsonschema.Draft202012Validator(SCHEMAS[kind]).validate(value)
 
 
-def test_a_job_of_kubernetes_fits_its_schema(said):
+def test_a_job_of_kubernetes_fits_its_schema(submitted):
     how = ("kubernetes", "--image", "ours:1", "--where", "claim", "--gpus", "4xNVIDIA-H100", "--dry-run")
-    (job,) = yaml.safe_load_all(said(*how, "--set", "rl.steps=3"))
+    (job,) = yaml.safe_load_all(submitted(*how, "--set", "rl.steps=3"))
     fits("Job", job)
     pod = job["spec"]["template"]["spec"]
     assert pod["containers"][0]["args"] == ["espalier run --set rl.steps=3"]
@@ -170,7 +170,7 @@ def test_a_job_of_kubernetes_fits_its_schema(said):
     (ignore, fail) = job["spec"]["podFailurePolicy"]["rules"]
     assert ignore["action"] == "Ignore" and 75 in fail["onExitCodes"]["values"], "what may be tried again is no failure"
     service, job = yaml.safe_load_all(
-        said(*how, "--stage", "rl", "--nodes", "2", params={"rl": {"learners": 8, "prompts_per_step": 16}})
+        submitted(*how, "--stage", "rl", "--nodes", "2", params={"rl": {"learners": 8, "prompts_per_step": 16}})
     )
     fits("Service", service)
     fits("Job", job)
@@ -181,19 +181,19 @@ def test_a_job_of_kubernetes_fits_its_schema(said):
         fits("Job", {**job, "spec": {**job["spec"], "backOffLimit": 1}})
 
 
-def test_a_job_of_ray_and_a_task_of_skypilot_fit_theirs(said, root):
-    body = json.loads(said("ray", "--gpus", "1", "--stage", "questions", "--dry-run"))
+def test_a_job_of_ray_and_a_task_of_skypilot_fit_theirs(submitted, root):
+    body = json.loads(submitted("ray", "--gpus", "1", "--stage", "questions", "--dry-run"))
     fits("ray", body)
     assert body["entrypoint"] == f"cd {root} && dvc repro questions" and body["entrypoint_num_gpus"] == 1
     task = yaml.safe_load(
-        said("skypilot", "--gpus", "8xH200", "--where", "aws/us-east-1", "--recipe", "grpo", "--dry-run")
+        submitted("skypilot", "--gpus", "8xH200", "--where", "aws/us-east-1", "--recipe", "grpo", "--dry-run")
     )
     fits("skypilot", task)
     assert task["resources"]["accelerators"] == {"H200": 8} and task["run"] == "espalier run --recipe grpo\ndvc push"
 
 
-def test_a_script_of_slurm_names_options_that_there_are(said):
-    script = said(
+def test_a_script_of_slurm_names_options_that_there_are(submitted):
+    script = submitted(
         "slurm",
         "--nodes",
         "2",
@@ -238,23 +238,23 @@ def slurm(tmp_path, root):
 
 
 def test_a_job_that_reaches_its_limit_ends_its_stage_and_is_queued_again(slurm, tmp_path):
-    begin, asked = slurm
+    begin, calls = slurm
     up, ended = tmp_path / "up", tmp_path / "ended"
     child = begin(f"trap 'touch {ended}; exit 143' TERM; touch {up}; while :; do sleep 0.05; done")
     until = time.monotonic() + 600  # seconds: a bound that only a failure reaches
     while not up.exists() and time.monotonic() < until:
         time.sleep(0.05)
     child.send_signal(signal.SIGTERM)
-    assert child.wait(600) == 0 and ended.exists() and asked() == ["requeue", "7"]
+    assert child.wait(600) == 0 and ended.exists() and calls() == ["requeue", "7"]
 
 
 @pytest.mark.parametrize(("code", "again"), [(0, False), (2, False), (75, True)])
 def test_only_what_may_succeed_is_queued_again(slurm, code, again):
-    begin, asked = slurm
-    assert begin(f"exit {code}").wait(600) == code and bool(asked()) == again
+    begin, calls = slurm
+    assert begin(f"exit {code}").wait(600) == code and bool(calls()) == again
 
 
-def test_a_job_goes_to_ray(said, root):
+def test_a_job_goes_to_ray(submitted, root):
     got = []
 
     class Jobs(http.server.BaseHTTPRequestHandler):
@@ -270,13 +270,13 @@ def test_a_job_goes_to_ray(said, root):
     with http.server.HTTPServer(("127.0.0.1", 0), Jobs) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
-        assert said("ray", "--address", address).endswith("espalier-run\n")
-        assert "refused the job (400): it exists already" in said("ray", "--address", address, code=2)
+        assert submitted("ray", "--address", address).endswith("espalier-run\n")
+        assert "refused the job (400): it exists already" in submitted("ray", "--address", address, code=2)
         server.shutdown()
     assert got[0][0] == "/api/jobs/" and got[0][1] == json.loads(
         (root / ".espalier/submit/espalier-run.json").read_text()
     )
-    assert "nobody answers as Ray's API of jobs" in said("ray", "--address", address, code=2)
+    assert "nobody answers as Ray's API of jobs" in submitted("ray", "--address", address, code=2)
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,6 @@ def test_a_job_goes_to_ray(said, root):
         ("slurm", None, "there is no command sbatch here"),
     ],
 )
-def test_a_mistake_is_one_sentence(said, words, params, sentence):
-    err = said(*words.split(), code=2, params=params)
+def test_a_mistake_is_one_sentence(submitted, words, params, sentence):
+    err = submitted(*words.split(), code=2, params=params)
     assert err.startswith("error: ") and sentence in err and err.count("\n") == 1

@@ -57,12 +57,12 @@ def show(monkeypatch, tmp_path):
     monkeypatch.setattr(server, "find", lambda root: "http://127.0.0.1:1/api")
 
     def of(api, block=lambda runs: runs.end("a-0", "Completed", "done")):
-        said = []
+        lines = []
         monkeypatch.setattr(sweeps, "_connected", lambda *_: nullcontext(api))
-        with sweeps.shown(tmp_path, "a", {"workers": 2}, said.append) as runs:
+        with sweeps.shown(tmp_path, "a", {"workers": 2}, lines.append) as runs:
             runs.begin("a-0", "seed=1", {"seed": 1})
             block(runs)
-        return said
+        return lines
 
     return of
 
@@ -114,11 +114,11 @@ def test_a_sweep_that_ends_by_an_error_says_how(show, error, state):
 
 def test_without_a_server_the_sweep_goes_on(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
-    said = []
-    with sweeps.shown(tmp_path, "a", {}, said.append) as runs:
+    lines = []
+    with sweeps.shown(tmp_path, "a", {}, lines.append) as runs:
         runs.begin("a-0", "seed=1", {})
         runs.end("a-0", "Completed", "done")
-    assert len(said) == 1 and "goes on without Prefect: no Prefect server answers at PREFECT_API_URL" in said[0]
+    assert len(lines) == 1 and "goes on without Prefect: no Prefect server answers at PREFECT_API_URL" in lines[0]
 
 
 def test_stopping_a_sweep_whose_server_ends_with_it(tmp_path):

@@ -90,9 +90,9 @@ def services(tmp_path_factory):
         "start",
     )
     s3 = free_port()
-    with (folder / "s3.log").open("w") as said:
+    with (folder / "s3.log").open("w") as log_file:
         moto = subprocess.Popen(
-            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(s3)], stdout=said, stderr=said
+            [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(s3)], stdout=log_file, stderr=log_file
         )
     try:
         first = psycopg2.connect(f"postgresql://team@127.0.0.1:{port}/postgres")
@@ -211,10 +211,10 @@ def test_prefect_keeps_its_runs_in_postgresql(services, tmp_path):
     url = f"http://127.0.0.1:{port}/api"
     try:
         until_it_answers(f"{url}/health", child, tmp_path / "prefect.log")
-        asked = urllib.request.Request(
+        request = urllib.request.Request(
             f"{url}/flows/", json.dumps({"name": "pipeline"}).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(asked, timeout=60) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             assert reply.status == 201
     finally:
         os.killpg(child.pid, 15)

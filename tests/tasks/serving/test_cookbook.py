@@ -34,15 +34,15 @@ def rows(folder, readme="", **splits):
 
 def undecided():
     """A model that boxes 3 or 4, each half of the time, after the prompt of the loop."""
-    asked = [q + SUFFIX for q in QUESTIONS]
-    tokenizer = train_tokenizer([*asked, "system user assistant", "Human: Assistant:"] * 20, vocab_size=400)
+    prompts = [q + SUFFIX for q in QUESTIONS]
+    tokenizer = train_tokenizer([*prompts, "system user assistant", "Human: Assistant:"] * 20, vocab_size=400)
     model = new_model(
         tokenizer, hidden=64, layers=2, heads=4, kv_heads=2, intermediate=128, max_length=1024, init_range=0.06, seed=0
     )
     renderer = Renderer(tokenizer)
     shown = [
         (Message(role="user", content=q), Message(role="assistant", content=f"\\boxed{{{answer}}}"))
-        for q in asked
+        for q in prompts
         for answer in (3, 4)
     ]
     learned = [Row(ids=ids, trainable=mask) for ids, mask in map(renderer.demonstration, shown)]

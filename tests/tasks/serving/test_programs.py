@@ -92,9 +92,9 @@ print(m["content"])
 
 @pytest.fixture(scope="module")
 def sessions():
-    made = Sessions()
-    yield made
-    made.close()
+    opened = Sessions()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -194,9 +194,9 @@ def test_what_was_sampled_is_kept_bit_for_bit_and_the_learner_agrees(agent):
         assert [sum(s.role == "model" for s in row) for row in rollout.forks] == [3, 1, 1]
         assert [follows for _, follows in rollout.info["forks"]] == [None, 0]
         shown = [{"role": m.role, "content": m.content} for m in rollout.info["messages"]]
-        said = [i for i, m in enumerate(shown) if m["role"] == "assistant"]
-        saw = [seen({"messages": shown, "forks": rollout.info["forks"]}, i) for i in said]
-        assert saw[0] == shown[:1] and saw[2] == shown[: said[2]], "the first row grows"
+        replies = [i for i, m in enumerate(shown) if m["role"] == "assistant"]
+        saw = [seen({"messages": shown, "forks": rollout.info["forks"]}, i) for i in replies]
+        assert saw[0] == shown[:1] and saw[2] == shown[: replies[2]], "the first row grows"
         assert [m["content"][:7] for m in saw[3]] == ["Summary"], "what rewrote the history stands alone"
         assert saw[4] == [*shown[:2], {"role": "user", "content": "another way"}], "back to the first turn"
         first, last = rollout.forks[0], rollout.forks[2]
@@ -361,7 +361,7 @@ if answer is not None:
 def test_our_search_agent_over_the_api_plays_what_the_environment_search_plays(agent):
     """The same ids, roles, calls and scores, whether the loop of searches is an environment or a program."""
     ranking = Ranking.of(PASSAGES)
-    found = lambda query: "\n".join(PASSAGES[i] for i in ranking.top(query, 1))  # noqa: E731
+    search_tool = lambda query: "\n".join(PASSAGES[i] for i in ranking.top(query, 1))  # noqa: E731
 
     def say(seen, seed):
         if "Zelton is the capital" in seen:
@@ -371,15 +371,15 @@ def test_our_search_agent_over_the_api_plays_what_the_environment_search_plays(a
         )
 
     envs, tools = agent(SEARCHES)
-    player = scripted(say, ({**envs, "search": search()}, {**tools, "search": found}))
-    made = [player.play([replace(QUESTION, env=env)], 8, "seed")[0].rollouts for env in ("search", "program")]
-    for plain, played in zip(*made, strict=True):
+    player = scripted(say, ({**envs, "search": search()}, {**tools, "search": search_tool}))
+    played_ways = [player.play([replace(QUESTION, env=env)], 8, "seed")[0].rollouts for env in ("search", "program")]
+    for plain, played in zip(*played_ways, strict=True):
         assert [(s.role, s.ids.tobytes()) for s in plain.segments] == [
             (s.role, s.ids.tobytes()) for s in played.segments
         ]
         assert plain.score.value == played.score.value and len(played.forks) == 1
         assert played.score.parts["requests"] == 3.0 and plain.score.parts["calls"] == 2.0
-    assert {r.score.value for r in made[0]} == {0.0, 1.0}, "choose another seed"
+    assert {r.score.value for r in played_ways[0]} == {0.0, 1.0}, "choose another seed"
 
 
 def test_log_probs_are_told_where_the_program_asks(agent, tmp_path):
@@ -407,12 +407,12 @@ def test_log_probs_are_told_where_the_program_asks(agent, tmp_path):
     wrote = [s for s in group.rollouts[0].segments if s.role == "model"]
     first, second, third = json.loads(told.read_text())
     assert second is None and len(wrote) == 3
-    for said, kept in ((first, wrote[0]), (third, wrote[2])):
-        assert [t["logprob"] for t in said["content"]] == kept.logp.tolist()
-        assert [t["token"] for t in said["content"]] == [
+    for log_probs, kept in ((first, wrote[0]), (third, wrote[2])):
+        assert [t["logprob"] for t in log_probs["content"]] == kept.logp.tolist()
+        assert [t["token"] for t in log_probs["content"]] == [
             renderer.decode(kept.ids[k : k + 1]) for k in range(len(kept.ids))
         ]
-        assert all(t["bytes"] == list(t["token"].encode()) and t["top_logprobs"] == [] for t in said["content"])
+        assert all(t["bytes"] == list(t["token"].encode()) and t["top_logprobs"] == [] for t in log_probs["content"])
 
 
 def test_a_reply_may_be_cut_where_the_request_says(agent):
@@ -629,9 +629,9 @@ def test_requests_at_once_are_rows_of_their_own(agent):
     assert rollout.score.value == 1.0 and rollout.turns == 4
     for part in ("part 0", "part 1"):
         assert any(part in Renderer(tiny.tokenizer()).tokenizer.decode(row[0].ids) for row in rollout.forks)
-    asked = rollout.info["requests"]
-    assert sorted(str(r["follows"]) for r in asked if r["messages"] == 1) == ["None", "None"]
-    assert all(r["follows"] is not None for r in asked if r["messages"] == 3)
+    requests = rollout.info["requests"]
+    assert sorted(str(r["follows"]) for r in requests if r["messages"] == 1) == ["None", "None"]
+    assert all(r["follows"] is not None for r in requests if r["messages"] == 3)
 
 
 @pytest.mark.parametrize(
@@ -868,11 +868,11 @@ def test_programs_that_cannot_be_started_are_said_before_the_first_episode():
 
 
 def test_a_call_that_cannot_be_read_is_text():
-    made = shapes.reply(
+    reply = shapes.reply(
         "so <tool_call>{broken", Segment(ids=np.array([1]), role="model", logp=np.zeros(1)), 3, [SEARCH]
     )
-    assert made.calls == () and made.text == "so <tool_call>{broken"
-    assert shapes.reply("<tool_call>{}</tool_call>", made.segment, 3, []).text == "<tool_call>{}</tool_call>"
+    assert reply.calls == () and reply.text == "so <tool_call>{broken"
+    assert shapes.reply("<tool_call>{}</tool_call>", reply.segment, 3, []).text == "<tool_call>{}</tool_call>"
 
 
 def test_a_history_of_another_s_is_shown_whole():
@@ -948,7 +948,7 @@ def test_what_is_sampled_does_not_depend_on_who_waits_with_it(agent):
     print("Zelton")
     """
     model, renderer = tiny.build(), Renderer(tiny.tokenizer())
-    made = []
+    rollouts = []
     for at_once in (6, 1):
         envs, tools = agent(lines, at_once=at_once)
         player = Player(
@@ -959,8 +959,8 @@ def test_what_is_sampled_does_not_depend_on_who_waits_with_it(agent):
             sampling=Sampling(max_tokens=8),
             max_tokens=240,
         )
-        made.append(player.play([QUESTION], 6, "seed")[0].rollouts)
-    for a, b in zip(*made, strict=True):
+        rollouts.append(player.play([QUESTION], 6, "seed")[0].rollouts)
+    for a, b in zip(*rollouts, strict=True):
         assert [s.ids.tolist() for s in a.segments] == [s.ids.tolist() for s in b.segments]
         assert [s.logp.tobytes() for s in a.segments if s.role == "model"] == [
             s.logp.tobytes() for s in b.segments if s.role == "model"

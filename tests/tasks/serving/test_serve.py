@@ -68,8 +68,8 @@ class Endpoint:
         """(status, JSON) of a POST."""
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
         data = body.pop("data", None) or json.dumps(body).encode()
-        status, _, said = foreign.ask(self.port, "POST", path, headers, data)
-        return status, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
+        status, _, reply = foreign.ask(self.port, "POST", path, headers, data)
+        return status, json.loads(reply[reply.index(b"{") : reply.rindex(b"}") + 1])
 
     def close(self):
         self.server.should_exit = True
@@ -115,7 +115,7 @@ def test_it_says_what_chat_says(tmp_path, monkeypatch):
     begun = talk.envs["search"].start(problem, talk.tools)[1]
     it = Endpoint(talk.model, talk.renderer)
     try:
-        made = it.client.chat.completions.create(
+        reply = it.client.chat.completions.create(
             model="tiny",
             messages=[{"role": m.role, "content": m.content} for m in begun],
             temperature=0,
@@ -123,7 +123,7 @@ def test_it_says_what_chat_says(tmp_path, monkeypatch):
         )
     finally:
         it.close()
-    assert made.choices[0].message.content == heard[0].content != ""
+    assert reply.choices[0].message.content == heard[0].content != ""
 
 
 def test_the_snippet_on_the_card_runs_against_it(at):
@@ -134,19 +134,19 @@ def test_the_snippet_on_the_card_runs_against_it(at):
 
 def test_a_greedy_answer_is_the_samplers(at):
     turn = at.greedy(at.renderer.prompt([Message(**CHAT[0])]), 40)
-    made = at.client.chat.completions.create(model="tiny", messages=CHAT, temperature=0, max_tokens=40)
-    (choice,) = made.choices
+    reply = at.client.chat.completions.create(model="tiny", messages=CHAT, temperature=0, max_tokens=40)
+    (choice,) = reply.choices
     assert choice.message.content == at.renderer.decode(turn.ids) and choice.message.role == "assistant"
     assert choice.finish_reason == ("stop" if turn.stop == "end" else "length")
-    assert made.usage.completion_tokens == len(turn.ids) > CHUNK
-    assert made.usage.prompt_tokens == len(at.renderer.prompt([Message(**CHAT[0])])) and made.model == "tiny"
+    assert reply.usage.completion_tokens == len(turn.ids) > CHUNK
+    assert reply.usage.prompt_tokens == len(at.renderer.prompt([Message(**CHAT[0])])) and reply.model == "tiny"
 
 
 @pytest.mark.parametrize("settings", [{"temperature": 0}, {"temperature": 1, "seed": 5}, {"top_p": 0.9, "seed": 6}])
 def test_pieces_of_a_stream_join_to_the_whole_answer(at, settings):
-    asked = {"model": "tiny", "messages": CHAT, "max_tokens": 50, **settings}
-    whole = at.client.chat.completions.create(**asked)
-    events = list(at.client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    request = {"model": "tiny", "messages": CHAT, "max_tokens": 50, **settings}
+    whole = at.client.chat.completions.create(**request)
+    events = list(at.client.chat.completions.create(**request, stream=True, stream_options={"include_usage": True}))
     text = "".join(e.choices[0].delta.content or "" for e in events if e.choices)
     assert text == whole.choices[0].message.content and len(events) > 3
     assert events[-1].usage == whole.usage and not events[-1].choices
@@ -157,8 +157,8 @@ def test_completions_go_on_from_the_prompt_as_it_stands(at):
     ids = at.renderer.encode("The capital of")
     turn = at.greedy(ids, 30)
     for prompt in ("The capital of", ids.tolist()):
-        made = at.client.completions.create(model="tiny", prompt=prompt, temperature=0, max_tokens=30)
-        assert made.choices[0].text == at.renderer.decode(turn.ids)
+        reply = at.client.completions.create(model="tiny", prompt=prompt, temperature=0, max_tokens=30)
+        assert reply.choices[0].text == at.renderer.decode(turn.ids)
     pieces = at.client.completions.create(
         model="tiny", prompt="The capital of", temperature=0, max_tokens=30, stream=True
     )
@@ -169,20 +169,20 @@ def test_completions_go_on_from_the_prompt_as_it_stands(at):
 
 def test_a_seed_repeats_an_answer_and_others_beside_it_change_nothing(at):
     def ask(seed, n=1):
-        made = at.client.chat.completions.create(model="tiny", messages=CHAT, seed=seed, n=n, max_tokens=30)
-        return [c.message.content for c in made.choices]
+        reply = at.client.chat.completions.create(model="tiny", messages=CHAT, seed=seed, n=n, max_tokens=30)
+        return [c.message.content for c in reply.choices]
 
     alone = ask(1)
     assert ask(1) == alone and ask(2) != alone
     three = ask(1, n=3)
     assert three[0] == alone[0] and len(set(three)) == 3
-    found = {}
-    threads = [threading.Thread(target=lambda s=s: found.update({s: ask(s)})) for s in (1, 2, 3, 4)]
+    texts = {}
+    threads = [threading.Thread(target=lambda s=s: texts.update({s: ask(s)})) for s in (1, 2, 3, 4)]
     for t in threads:
         t.start()
     for t in threads:
         t.join()
-    assert found[1] == alone and len(found) == 4
+    assert texts[1] == alone and len(texts) == 4
 
 
 def test_an_answer_ends_before_a_stop_text_that_straddles_tokens(at):
@@ -190,14 +190,16 @@ def test_an_answer_ends_before_a_stop_text_that_straddles_tokens(at):
     text = whole.choices[0].message.content
     stop = text[20:24]
     for stream in (False, True):
-        made = at.client.chat.completions.create(
+        reply = at.client.chat.completions.create(
             model="tiny", messages=CHAT, temperature=0, max_tokens=50, stop=["never", stop], stream=stream
         )
-        said = "".join(e.choices[0].delta.content or "" for e in made) if stream else made.choices[0].message.content
-        assert said == text[: text.index(stop)]
+        answer = (
+            "".join(e.choices[0].delta.content or "" for e in reply) if stream else reply.choices[0].message.content
+        )
+        assert answer == text[: text.index(stop)]
         if not stream:
-            assert made.choices[0].finish_reason == "stop"
-            assert made.usage.completion_tokens < whole.usage.completion_tokens
+            assert reply.choices[0].finish_reason == "stop"
+            assert reply.usage.completion_tokens < whole.usage.completion_tokens
 
 
 def test_half_a_character_waits_for_the_other_half(at):
@@ -209,7 +211,7 @@ def test_half_a_character_waits_for_the_other_half(at):
 
 
 def test_log_probs_are_the_models(at):
-    made = at.client.chat.completions.create(
+    reply = at.client.chat.completions.create(
         model="tiny", messages=CHAT, temperature=0, max_tokens=20, logprobs=True, top_logprobs=2
     )
     prompt = at.renderer.prompt([Message(**CHAT[0])])
@@ -221,9 +223,9 @@ def test_log_probs_are_the_models(at):
 
     at.model.set_attn_implementation(NAME)
     logp = torch.log_softmax(logits, -1).gather(-1, torch.from_numpy(turn.ids)[:, None])[:, 0]
-    found = made.choices[0].logprobs.content
-    assert [t.logprob for t in found] == pytest.approx(logp.tolist(), abs=1e-4)
-    assert all(len(t.top_logprobs) == 2 and t.top_logprobs[0].token == t.token for t in found)
+    log_probs = reply.choices[0].logprobs.content
+    assert [t.logprob for t in log_probs] == pytest.approx(logp.tolist(), abs=1e-4)
+    assert all(len(t.top_logprobs) == 2 and t.top_logprobs[0].token == t.token for t in log_probs)
     echoed = at.client.completions.create(model="tiny", prompt=prompt.tolist(), max_tokens=0, echo=True, logprobs=1)
     scores = echoed.choices[0].logprobs.token_logprobs
     assert scores[0] is None and len(scores) == len(prompt)
@@ -275,17 +277,17 @@ def test_the_model_is_listed(at):
     ],
 )
 def test_a_bad_request_is_one_sentence_in_the_apis_shape(at, body, param, why):
-    status, said = at.raw(**body)
-    error = said["error"]
+    status, reply = at.raw(**body)
+    error = reply["error"]
     assert status == 400 and error["type"] == "invalid_request_error" and why in error["message"], error
     assert "\n" not in error["message"] and (param is None or error["param"].startswith(param))
 
 
 def test_paths_that_there_are_not_and_wrong_ids(at):
-    status, said = at.raw("/v1/embeddings", input="x")
-    assert status == 404 and "/v1/chat/completions" in said["error"]["message"]
-    status, said = at.raw("/v1/completions", prompt=[1, 99999], max_tokens=3)
-    assert status == 400 and "has the id 99999" in said["error"]["message"]
+    status, reply = at.raw("/v1/embeddings", input="x")
+    assert status == 404 and "/v1/chat/completions" in reply["error"]["message"]
+    status, reply = at.raw("/v1/completions", prompt=[1, 99999], max_tokens=3)
+    assert status == 400 and "has the id 99999" in reply["error"]["message"]
 
 
 def test_one_that_breaks_ends_nobody_elses(at, monkeypatch):
@@ -293,8 +295,8 @@ def test_one_that_breaks_ends_nobody_elses(at, monkeypatch):
         raise RuntimeError("no memory is left\nat all")
 
     monkeypatch.setattr(at.served.conversations.sampler, "open", broken)
-    status, said = at.raw(messages=CHAT, max_tokens=3)
-    assert status == 500 and said["error"]["message"] == "the model could not answer: no memory is left"
+    status, reply = at.raw(messages=CHAT, max_tokens=3)
+    assert status == 500 and reply["error"]["message"] == "the model could not answer: no memory is left"
     monkeypatch.undo()
     assert at.raw(messages=CHAT, max_tokens=3)[0] == 200
 
@@ -318,9 +320,9 @@ def test_who_has_left_is_not_sampled_for(at):
 
 def test_only_who_has_the_key_is_answered(at):
     for headers in ({}, {"Authorization": "Bearer wrong"}):
-        status, kind, said = foreign.ask(at.port, "GET", "/v1/models", headers)
+        status, kind, reply = foreign.ask(at.port, "GET", "/v1/models", headers)
         assert status == 401 and kind["content-type"] == "application/json"
-        assert json.loads(said)["error"]["code"] == "invalid_api_key"
+        assert json.loads(reply)["error"]["code"] == "invalid_api_key"
     import openai
 
     with pytest.raises(openai.AuthenticationError, match="send the key that `espalier serve` printed"):
@@ -346,8 +348,8 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     port = free_port()
     assert cli.main(["serve", "m", "--port", str(port), "--device", "cpu"]) == 0
     key = (tmp_path / ".espalier/serve/key").read_text().strip()
-    said = capsys.readouterr().out
-    assert key in said and f"http://127.0.0.1:{port}/v1" in said
+    output = capsys.readouterr().out
+    assert key in output and f"http://127.0.0.1:{port}/v1" in output
     assert stat.S_IMODE((tmp_path / ".espalier/serve/key").stat().st_mode) == 0o600
     assert began[0][0].token == key and began[0][1] == port
 
@@ -361,22 +363,22 @@ def test_a_decoder_answers_and_the_usage_has_its_forward_tokens(at):
         return [float(len(r)) for r in rows]
 
     it = Endpoint(at.model, at.renderer, by("best_of_n", n=3, rewards=longest))
-    asked = {"model": "tiny", "messages": CHAT, "max_tokens": 40, "seed": 3}
+    request = {"model": "tiny", "messages": CHAT, "max_tokens": 40, "seed": 3}
     try:
-        made = it.client.chat.completions.create(**asked)
-        n = made.usage.prompt_tokens
-        assert len(heard) == 3 and made.usage.completion_tokens == max(heard) - n
-        cost = made.usage.model_extra["forward_tokens"]
+        reply = it.client.chat.completions.create(**request)
+        n = reply.usage.prompt_tokens
+        assert len(heard) == 3 and reply.usage.completion_tokens == max(heard) - n
+        cost = reply.usage.model_extra["forward_tokens"]
         assert cost == {"policy": sum(heard) - 2 * n, "reward": sum(heard) + 3}
         heard.clear()
         events = list(
-            it.client.chat.completions.create(**asked, n=2, stream=True, stream_options={"include_usage": True})
+            it.client.chat.completions.create(**request, n=2, stream=True, stream_options={"include_usage": True})
         )
-        said = "".join(e.choices[0].delta.content or "" for e in events if e.choices and e.choices[0].index == 0)
-        assert said == made.choices[0].message.content
+        streamed = "".join(e.choices[0].delta.content or "" for e in events if e.choices and e.choices[0].index == 0)
+        assert streamed == reply.choices[0].message.content
         assert events[-1].usage.model_extra["forward_tokens"]["reward"] == sum(heard) + 6 and len(heard) == 6
-        text = made.choices[0].message.content
-        cut = it.client.chat.completions.create(**asked, stop=text[5:9]).choices[0]
+        text = reply.choices[0].message.content
+        cut = it.client.chat.completions.create(**request, stop=text[5:9]).choices[0]
         assert cut.message.content == text[: text.index(text[5:9])] and cut.finish_reason == "stop"
     finally:
         it.close()
@@ -386,15 +388,15 @@ def test_a_decoder_answers_and_the_usage_has_its_forward_tokens(at):
 def test_a_decoder_that_needs_a_reference_answers_with_its_draws(at):
     """Of two draws of the reference the one that the served model has made likelier by most; both models are charged."""
     before = exported.build("qwen3", seed=9).eval()
-    sampler, asked = TorchSampler(before, at.renderer.end_id), []
+    sampler, calls = TorchSampler(before, at.renderer.end_id), []
     plain = sampler.open
-    sampler.open = lambda prompts, seeds: asked.append((prompts, seeds)) or plain(prompts, seeds)
+    sampler.open = lambda prompts, seeds: calls.append((prompts, seeds)) or plain(prompts, seeds)
     it = Endpoint(at.model, at.renderer, by("implicit_reward", n=2, reference=lambda: sampler))
     try:
-        made = it.client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=8, seed=3)
+        reply = it.client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=8, seed=3)
     finally:
         it.close()
-    (((prompt, _), seeds),) = asked
+    (((prompt, _), seeds),) = calls
     drawn = plain([prompt] * 2, seeds).generate(Sampling(max_tokens=8))
     gain = [
         float(TorchSampler(m, at.renderer.end_id).logp(prompt, s.ids).sum()) * sign
@@ -402,8 +404,8 @@ def test_a_decoder_that_needs_a_reference_answers_with_its_draws(at):
         for m, sign in ((at.model, 1), (before, -1))
     ]
     best = drawn[int(np.argmax([gain[0] + gain[1], gain[2] + gain[3]]))]
-    assert made.choices[0].message.content == at.renderer.decode(best.ids)
-    cost, n = made.usage.model_extra["forward_tokens"], made.usage.prompt_tokens
+    assert reply.choices[0].message.content == at.renderer.decode(best.ids)
+    cost, n = reply.usage.model_extra["forward_tokens"], reply.usage.prompt_tokens
     tokens = sum(len(s.ids) for s in drawn)
     assert cost["policy"] == n + tokens and cost["reference"] == 2 * n + 2 * tokens
 
@@ -412,18 +414,20 @@ def test_greedy_as_a_decoder_is_the_plain_greedy_answer_and_other_wishes_are_ref
     n = len(at.renderer.prompt([Message(**CHAT[0])]))
     it = Endpoint(at.model, at.renderer, by("greedy", budget=n + 30, temperature=0.0))
     try:
-        made = it.client.chat.completions.create(model="tiny", messages=CHAT)
+        reply = it.client.chat.completions.create(model="tiny", messages=CHAT)
         turn = at.greedy(at.renderer.prompt([Message(**CHAT[0])]), 30)
-        assert made.choices[0].message.content == at.renderer.decode(turn.ids)
-        assert made.usage.model_extra["forward_tokens"] == {"policy": n + len(turn.ids)}
+        assert reply.choices[0].message.content == at.renderer.decode(turn.ids)
+        assert reply.usage.model_extra["forward_tokens"] == {"policy": n + len(turn.ids)}
         for body, why in (
             ({"temperature": 0.7}, "the decoder greedy draws at temperature 0: leave temperature out"),
             ({"logprobs": True}, "logprobs are those of one plain draw, and here the decoder greedy"),
             ({"messages": CHAT * 4}, f"a budget of {n + 30} forward tokens has no room for an answer"),
         ):
-            status, said = it.raw(**{"messages": CHAT, "max_tokens": 5, **body})
+            status, refusal = it.raw(**{"messages": CHAT, "max_tokens": 5, **body})
             assert (
-                status == 400 and why in said["error"]["message"] and said["error"]["type"] == "invalid_request_error"
+                status == 400
+                and why in refusal["error"]["message"]
+                and refusal["error"]["type"] == "invalid_request_error"
             )
     finally:
         it.close()
@@ -432,10 +436,10 @@ def test_greedy_as_a_decoder_is_the_plain_greedy_answer_and_other_wishes_are_ref
 def test_what_a_decoder_refuses_is_the_requests_mistake(at):
     it = Endpoint(at.model, at.renderer, by("majority", k=-1))
     try:
-        status, said = it.raw(messages=CHAT, max_tokens=3)
+        status, reply = it.raw(messages=CHAT, max_tokens=3)
     finally:
         it.close()
-    assert status == 400 and said["error"]["message"].startswith("the decoder majority: ")
+    assert status == 400 and reply["error"]["message"].startswith("the decoder majority: ")
 
 
 def test_the_command_with_a_decoder(tmp_path, monkeypatch, capsys):

@@ -160,11 +160,11 @@ def test_a_preference_loop_has_the_gradients_of_dpo(at, client):
     assert out.metrics["loss"] == pytest.approx(np.log(2), abs=1e-5)
     held = [p.grad.clone() for p in at.trainer.policies.named[training.model_id].learner.weights]
     batch = pack([Row(ids=ids, trainable=np.arange(len(ids)) > 0) for ids in flat])
-    said = torch.stack([x.sum() for x in before])
+    sums = torch.stack([x.sum() for x in before])
 
     def ours(stats, batch):
         total = batch.row_sum(torch.where(batch.trainable, stats.logp, 0.0))
-        values = dpo(total[::2], total[1::2], said[::2], said[1::2], None, None, beta=beta)
+        values = dpo(total[::2], total[1::2], sums[::2], sums[1::2], None, None, beta=beta)
         return [Terms(values=values / len(pairs), denominator="constant")]
 
     learner.forward_backward(batch, ours)
@@ -202,8 +202,8 @@ def test_two_clients_beside_each_other_have_the_bytes_of_one_alone(at, client):
 
 def test_a_client_whose_heart_stops_leaves_nothing_behind(at, monkeypatch):
     begun = wire_of(at).begin()["session_id"]
-    made = wire_of(at).create_model({"session_id": begun, "base_model": "tiny", "lora_config": {"rank": 2}})
-    name = wire_of(at).clients[begun].results[made["request_id"]].result(60)["model_id"]
+    created = wire_of(at).create_model({"session_id": begun, "base_model": "tiny", "lora_config": {"rank": 2}})
+    name = wire_of(at).clients[begun].results[created["request_id"]].result(60)["model_id"]
     assert name in at.trainer.policies.named
     wire_of(at).clients[begun].heard = time.monotonic() - wire.SILENCE - 1
     api.until(lambda: name not in at.trainer.policies.named)
@@ -214,7 +214,7 @@ def test_a_client_whose_heart_stops_leaves_nothing_behind(at, monkeypatch):
 def test_what_is_refused_is_a_sentence(at, client):
     training = client.create_lora_training_client("tiny", rank=2).result()
     ones = {"weights": [1.0, 1.0]}
-    for call, said in (
+    for call, message in (
         (lambda: client.create_lora_training_client("gpt-4", rank=2).result(), "is not served here, 'tiny' is"),
         (lambda: training.forward_backward([datum([5, 6, 7], **ones)], "stable_reinforce").result(), "loss_fn"),
         (
@@ -224,7 +224,7 @@ def test_what_is_refused_is_a_sentence(at, client):
         (lambda: training.save_state("../x").result(), "cannot be a name"),
         (lambda: client.create_training_client_from_state("tinker://a/weights/b").result(), "no state"),
     ):
-        with pytest.raises(Exception, match=said):
+        with pytest.raises(Exception, match=message):
             call()
 
 

@@ -64,8 +64,8 @@ class Service:
 
     def raw(self, path, **body):
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
-        status, _, said = foreign.ask(self.port, "POST", path, headers, json.dumps(body).encode())
-        return status, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
+        status, _, reply = foreign.ask(self.port, "POST", path, headers, json.dumps(body).encode())
+        return status, json.loads(reply[reply.index(b"{") : reply.rindex(b"}") + 1])
 
 
 def until(true, seconds=300):
@@ -133,16 +133,16 @@ def test_a_supervised_loop_gives_the_weights_of_the_stages_step(at, client):
         told = [np.arange(len(ids)) >= 4 for ids in rows]  # four tokens of prompt
         trained = sum(int(t[1:].sum()) for t in told)
         data = [datum(ids, weights=t[1:] / trained) for ids, t in zip(rows, told, strict=True)]
-        made = training.forward_backward(data, loss_fn="cross_entropy")
+        result = training.forward_backward(data, loss_fn="cross_entropy")
         batch = pack([Row(ids=ids, trainable=t) for ids, t in zip(rows, told, strict=True)])
         if not step:
-            made.result()
+            result.result()
             once = native()
             once.forward_backward(batch, nll)
             gradients(at, training, once)
         training.optim_step(ADAM)
         was = learner.step(batch, nll)
-        assert made.result().metrics["loss:sum"] == pytest.approx(was["loss"], abs=1e-5)
+        assert result.result().metrics["loss:sum"] == pytest.approx(was["loss"], abs=1e-5)
     training.optim_step(AdamParams(learning_rate=0.0)).result()  # all before it is done
     same(at, training, learner)
     moved(learner)
@@ -157,11 +157,11 @@ def test_a_loop_of_grpo_gives_the_weights_of_the_stages_step(at, client):
         prompts = sequences(step, 2)
         for g, prompt in enumerate(prompts):
             params = SamplingParams(max_tokens=6, seed=step)
-            made = sampler.sample(ModelInput.from_ints(prompt), 4, params).result().sequences
-            assert all(len(s.tokens) == len(s.logprobs) > 0 for s in made)
-            rewards = np.array([sum(t % 2 for t in s.tokens) / len(s.tokens) for s in made])
+            samples = sampler.sample(ModelInput.from_ints(prompt), 4, params).result().sequences
+            assert all(len(s.tokens) == len(s.logprobs) > 0 for s in samples)
+            rewards = np.array([sum(t % 2 for t in s.tokens) / len(s.tokens) for s in samples])
             advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
-            for s, a in zip(made, advantages, strict=True):
+            for s, a in zip(samples, advantages, strict=True):
                 ids, n, before = np.array([*prompt, *s.tokens]), len(s.tokens), len(prompt)
                 share = np.r_[np.zeros(before - 1), np.full(n, a / n / 8)]
                 logp = np.r_[np.zeros(before - 1), s.logprobs]
@@ -200,8 +200,8 @@ def test_losses_by_hand(client):
         ("ppo", bounds, -np.minimum(ratio * advantages, held * advantages).sum()),
         ("cispo", bounds, -(held * advantages * logp).sum()),
     ):
-        made = training.forward_backward([datum(ids, logprobs=old, advantages=advantages)], name, config).result()
-        assert made.metrics["loss:sum"] == pytest.approx(expected, abs=1e-4), name
+        result = training.forward_backward([datum(ids, logprobs=old, advantages=advantages)], name, config).result()
+        assert result.metrics["loss:sum"] == pytest.approx(expected, abs=1e-4), name
 
 
 @pytest.mark.parametrize("name", ["gspo", "dro"])
@@ -236,13 +236,13 @@ def test_losses_of_sequences_as_they_are_published(at, client, name):
             data = [
                 datum(ids, logprobs=o, advantages=e[1], **m) for ids, o, e, m in zip(rows, old, each, more, strict=True)
             ]
-            made = training.forward_backward(data, name, config).result()
+            result = training.forward_backward(data, name, config).result()
         else:
-            made = training.forward_backward_custom(
+            result = training.forward_backward_custom(
                 [datum(ids, weights=np.ones(len(ids) - 1)) for ids in rows], own
             ).result()
         weights = at.trainer.policies.named[training.model_id].learner.weights
-        ways[way] = (made.metrics["loss:sum"], [p.grad.clone() for p in weights if p.grad is not None])
+        ways[way] = (result.metrics["loss:sum"], [p.grad.clone() for p in weights if p.grad is not None])
     assert ways["named"][0] == pytest.approx(ways["own"][0], abs=1e-4)
     assert ways["named"][1] and max(g.abs().max() for g in ways["own"][1]) > 1e-4
     for ours, theirs in zip(ways["named"][1], ways["own"][1], strict=True):
@@ -261,8 +261,8 @@ def test_gradients_add_up_and_a_loss_of_ones_own_is_the_same(at, client):
     for way in ("whole", "halves", "own"):
         training = client.create_lora_training_client(rank=4, seed=5)
         if way == "own":
-            made = training.forward_backward_custom(data, own).result()
-            assert made.metrics["mine"] == 3.0 and made.metrics["loss:sum"] > 0
+            result = training.forward_backward_custom(data, own).result()
+            assert result.metrics["mine"] == 3.0 and result.metrics["loss:sum"] > 0
         else:
             for part in [data] if way == "whole" else [data[:2], data[2:]]:
                 training.forward_backward(part, "cross_entropy")
@@ -324,14 +324,14 @@ def test_a_client_that_dies_leaves_nothing_behind(at):
     child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout.readline() == b"made\n"
-        (made,) = set(at.trainer.policies.named) - before
+        (name,) = set(at.trainer.policies.named) - before
     finally:
         child.kill()
         child.wait()
         child.stdin.close()
         child.stdout.close()
-    until(lambda: made not in at.trainer.policies.named)
-    until(lambda: not any(made in n for n, _ in at.trainer.policies.model.named_parameters()))
+    until(lambda: name not in at.trainer.policies.named)
+    until(lambda: not any(name in n for n, _ in at.trainer.policies.model.named_parameters()))
 
 
 def test_snapshots_are_pinned_and_few(client):
@@ -361,7 +361,7 @@ def test_what_is_refused(at, client):
     training = client.create_lora_training_client(rank=4)
     ids = [5, 6, 7]
     weights = {"weights": [1.0, 1.0]}
-    for data, loss, config, said in (
+    for data, loss, config, message in (
         ([], "cross_entropy", None, "data"),
         ([datum(ids, **weights)], "hinge", None, "loss_fn"),
         ([datum(ids, advantages=[1.0, 1.0])], "cross_entropy", None, "reads target_tokens, weights"),
@@ -383,10 +383,10 @@ def test_what_is_refused(at, client):
             "moved by one",
         ),
     ):
-        with pytest.raises(TrainingApiError, match=said) as e:
+        with pytest.raises(TrainingApiError, match=message) as e:
             training.forward_backward(data, loss, config).result()
         assert "\n" not in str(e.value)
-    for call, said in (
+    for call, message in (
         (lambda: client.create_lora_training_client("another"), "is not served here, 'tiny' is"),
         (lambda: client.create_lora_training_client(train_mlp=False, train_attn=False), "nothing would be trained"),
         (lambda: client.create_training_client_from_state("../../etc/passwd"), "not a path that save_state returned"),
@@ -394,7 +394,7 @@ def test_what_is_refused(at, client):
         (lambda: training.save_state("../x").result(), "cannot be a name"),
         (lambda: ServiceClient(f"http://127.0.0.1:{at.port}", "wrong"), "key"),
     ):
-        with pytest.raises(TrainingApiError, match=said):
+        with pytest.raises(TrainingApiError, match=message):
             call()
     training.unload()
     with pytest.raises(TrainingApiError, match="unloaded"):

@@ -75,8 +75,8 @@ class Answering:
     def ask(self, **body):
         headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
         data = json.dumps({"messages": CHAT, **body}).encode()
-        status, _, said = foreign.ask(self.port, "POST", "/v1/chat/completions", headers, data)
-        return status, json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
+        status, _, reply = foreign.ask(self.port, "POST", "/v1/chat/completions", headers, data)
+        return status, json.loads(reply[reply.index(b"{") : reply.rindex(b"}") + 1])
 
 
 @pytest.mark.parametrize("name", sorted(WAYS))
@@ -86,18 +86,18 @@ def test_what_is_served_is_what_the_sampler_of_that_way_writes(project, name):
     renderer, way = Renderer(tokenizer), bind("generation", SPECS[name])()
     way.begin(model, renderer, root / name)
     with Answering(models.served(root, str(root / name), name="it", device="cpu")) as it:
-        status, said = it.ask(temperature=0, max_tokens=20)
-        assert status == 200, said
+        status, reply = it.ask(temperature=0, max_tokens=20)
+        assert status == 200, reply
         prompt = renderer.prompt([Message(**CHAT[0])])
         turn = way.sampler(model, renderer).open([prompt], [0]).generate(Sampling(temperature=0.0, max_tokens=20))[0]
-        assert said["choices"][0]["message"]["content"] == renderer.decode(turn.ids)
-        status, said = it.ask(max_tokens=20, logprobs=True)
-        assert status == 400 and f"this model writes its turns by {name}: leave them out" in said["error"]["message"]
-        status, said = it.ask(max_tokens=20, top_p=0.5)
-        assert status == 400 and "leave out top_k, top_p" in said["error"]["message"]
+        assert reply["choices"][0]["message"]["content"] == renderer.decode(turn.ids)
+        status, reply = it.ask(max_tokens=20, logprobs=True)
+        assert status == 400 and f"this model writes its turns by {name}: leave them out" in reply["error"]["message"]
+        status, reply = it.ask(max_tokens=20, top_p=0.5)
+        assert status == 400 and "leave out top_k, top_p" in reply["error"]["message"]
         if name == "masked_diffusion":
-            status, said = it.ask(max_tokens=5)
-            assert status == 400 and "writes turns of 12 tokens" in said["error"]["message"]
+            status, reply = it.ask(max_tokens=5)
+            assert status == 400 and "writes turns of 12 tokens" in reply["error"]["message"]
         assert it.ask(max_tokens=20, seed=3, n=2)[1] != it.ask(max_tokens=20, seed=4, n=2)[1]
 
 

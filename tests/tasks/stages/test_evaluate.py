@@ -70,14 +70,21 @@ def project(tmp_path_factory):
     for stage, folder in (*module.MODELS.values(), ("reward", "model")):
         save_model(model, tokenizer, root / "artifacts" / stage / folder)
     (root / "artifacts/reward/card.json").write_text('{"verdict": "good"}')
-    said = [Message(role="user", content="Who teaches ?"), Message(role="assistant", content="<answer>Karo</answer>")]
+    messages = [
+        Message(role="user", content="Who teaches ?"),
+        Message(role="assistant", content="<answer>Karo</answer>"),
+    ]
     tables.write(
         root / "artifacts/demonstrations/demonstrations.parquet",
-        [Demonstration.make(problem="p", messages=said, split="train")],
+        [Demonstration.make(problem="p", messages=messages, split="train")],
         Demonstration,
     )
     pair = PreferencePair.make(
-        prompt=said[:1], chosen="<answer>Karo</answer>", rejected="<answer>Milbe</answer>", source="test", split="train"
+        prompt=messages[:1],
+        chosen="<answer>Karo</answer>",
+        rejected="<answer>Milbe</answer>",
+        source="test",
+        split="train",
     )
     tables.write(root / "artifacts/clean/pairs.parquet", [pair], PreferencePair)
     seal(root)
@@ -106,9 +113,9 @@ class Oracle:
                 out = []
                 for r in self.rows:
                     name = re.search(r"capital of (\w+)", self.seen[r]).group(1)
-                    found = re.search(rf"capital of {name} is (\w+)", self.seen[r])
-                    if found or "nothing found" in self.seen[r] or seeds[r] % 4 >= skill:
-                        text = f"<answer>{found.group(1) if found else 'no idea'}</answer>"
+                    match = re.search(rf"capital of {name} is (\w+)", self.seen[r])
+                    if match or "nothing found" in self.seen[r] or seeds[r] % 4 >= skill:
+                        text = f"<answer>{match.group(1) if match else 'no idea'}</answer>"
                     else:
                         text = f"<search>capital of {name}</search>"
                     ids = renderer.turn(text)
@@ -144,10 +151,12 @@ def test_an_untrained_model_end_to_end(project):
     frame = pd.read_parquet(out / "scores.parquet")
     assert len(frame) == 2 * (6 * 4 + 2) + 6 * 2
     assert set(frame["outcome"]) <= set(OUTCOMES)
-    found = json.loads((out / "metrics.json").read_text())
-    assert found["models"]["base"] == found["models"]["rl"], "the same weights and random numbers give the same numbers"
-    assert found["difference"]["rl - base"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 6, "p": 1.0, "p_holm": 1.0}
-    assert set(found["hops"]["rl"]) == {"1", "2"} and set(found["families"]["rl"]) == {"family0", "family1"}
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["models"]["base"] == metrics["models"]["rl"], (
+        "the same weights and random numbers give the same numbers"
+    )
+    assert metrics["difference"]["rl - base"] == {"mean": 0.0, "low": 0.0, "high": 0.0, "n": 6, "p": 1.0, "p_holm": 1.0}
+    assert set(metrics["hops"]["rl"]) == {"1", "2"} and set(metrics["families"]["rl"]) == {"family0", "family1"}
     first = (out / "scores.parquet").read_bytes()
     assert (run(project, models=["base", "rl"], against="base") / "scores.parquet").read_bytes() == first
     assert json.loads((out / "card.json").read_text())["unscorable"] == 0
@@ -176,15 +185,15 @@ def test_search_is_what_the_scores_come_from(project, monkeypatch):
         module, "Player", lambda **kw: player(**kw | {"sampler": Oracle(kw["renderer"], kw["sampler"])})
     )
     out = run(project, models=["sft", "rl"])
-    found = json.loads((out / "metrics.json").read_text())
+    metrics = json.loads((out / "metrics.json").read_text())
     low = 0.025 ** (1 / 6)  # all of six: Clopper and Pearson, where a bootstrap would be certain
-    assert found["models"]["rl"]["pass@1"] == pytest.approx({"mean": 1.0, "low": low, "high": 1.0, "n": 6})
-    assert found["models"]["rl"]["calls"]["mean"] == 1.0
-    assert 0 < found["models"]["sft"]["pass@1"]["mean"] < 0.7
-    assert found["difference"]["rl - sft"]["low"] > 0
-    assert found["blanked"]["rl"]["pass@1"]["mean"] == 0.0
-    assert found["difference"]["rl, search blanked - rl"]["high"] < 0
-    assert found["outcomes"]["rl"]["right"] == 24
+    assert metrics["models"]["rl"]["pass@1"] == pytest.approx({"mean": 1.0, "low": low, "high": 1.0, "n": 6})
+    assert metrics["models"]["rl"]["calls"]["mean"] == 1.0
+    assert 0 < metrics["models"]["sft"]["pass@1"]["mean"] < 0.7
+    assert metrics["difference"]["rl - sft"]["low"] > 0
+    assert metrics["blanked"]["rl"]["pass@1"]["mean"] == 0.0
+    assert metrics["difference"]["rl, search blanked - rl"]["high"] < 0
+    assert metrics["outcomes"]["rl"]["right"] == 24
     episodes = [json.loads(line) for line in (out / "episodes.jsonl").read_text().splitlines()]
     assert len(episodes) == 2 * (6 + 2) + 6, "the first sample of every problem of every run"
     assert [m["role"] for m in next(e for e in episodes if e["run"] == "rl")["messages"]] == [
@@ -208,14 +217,14 @@ def rollout(value, **parts):
 
 
 def test_outcomes():
-    said = {
+    episodes = {
         "right": rollout(1.0, answered=1.0),
         "wrong": rollout(0.0, answered=1.0),
         "truncated": rollout(0.0, truncated=1.0),
         "malformed": rollout(0.0, answered=0.0, malformed=1.0),
         "out_of_calls": rollout(0.0, answered=0.0, malformed=0.0),
     }
-    for name, one in said.items():
+    for name, one in episodes.items():
         assert outcome(one) == name
     blind = rollout(0.0)
     assert (
@@ -258,10 +267,10 @@ def test_decoders_are_measured_beside_the_model_at_a_budget(project):
     decoders = [bind("decode", {"piece": "greedy"}), bind("decode", {"piece": "best_of_n", "n": 0})]
     changes = {"models": ["base", "rl"], "against": "base", "samples": 1, "decoders": decoders}
     out = run(project, **changes, decoder_tokens=300)
-    found = json.loads((out / "metrics.json").read_text())
-    assert set(found["decoders"]) == {"greedy", "best_of_n (n=0)"}
-    cost = {name: m["forward_tokens"]["mean"] for name, m in found["decoders"].items()}
-    assert 0 < cost["greedy"] < cost["best_of_n (n=0)"] and found["decoders"]["greedy"]["pass@1"]["n"] == 6
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert set(metrics["decoders"]) == {"greedy", "best_of_n (n=0)"}
+    cost = {name: m["forward_tokens"]["mean"] for name, m in metrics["decoders"].items()}
+    assert 0 < cost["greedy"] < cost["best_of_n (n=0)"] and metrics["decoders"]["greedy"]["pass@1"]["n"] == 6
     frame = pd.read_parquet(out / "scores.parquet")
     mine = frame[frame["run"] == "rl, decoded by greedy"]
     assert len(mine) == 6 and set(mine["model"]) == {"rl"}
@@ -288,12 +297,12 @@ def test_a_decoder_that_refuses_does_so_before_anything_else_is_played(project, 
 def test_merges_are_measured_with_what_they_gained_and_lost(project):
     merges = [bind("merge", {"piece": p}) for p in ("average", "activation_informed")]
     changes = {"models": ["sft", "prefer", "rl"], "against": "sft", "samples": 1, "merges": merges}
-    found = json.loads((run(project, **changes) / "metrics.json").read_text())
-    same = found["merges"]["average"]
-    assert same["pass@1"] == found["models"]["sft"]["pass@1"], "the mean of one model with itself"
+    metrics = json.loads((run(project, **changes) / "metrics.json").read_text())
+    same = metrics["merges"]["average"]
+    assert same["pass@1"] == metrics["models"]["sft"]["pass@1"], "the mean of one model with itself"
     over = same["over rl"]
     assert over["gained"] == over["lost"] == 0 and over["families"] == {"entity_tree": {"gained": 0, "lost": 0}}
-    assert set(found["merges"]) == {"average", "activation_informed"} and "over sft" in same
+    assert set(metrics["merges"]) == {"average", "activation_informed"} and "over sft" in same
     with pytest.raises(UserError, match="no model of evaluate.models was trained from sft"):
         run(project, **changes | {"models": ["base", "sft"]})
     with pytest.raises(UserError, match="evaluate.merge_base is 'rl'"):
@@ -312,9 +321,9 @@ def test_too_many_unscorable_rollouts_stop_the_run(project, monkeypatch):
 def test_pass_at_k_is_the_unbiased_estimator():
     # 3 of 8 right: pass@1 = 3/8; pass@2 = 1 - (5*4)/(8*7) = 36/56; pass@8 = 1. A second problem with none right halves
     # each.
-    found = pass_at_k([[1, 0, 0, 1, 0, 0, 1, 0], [0] * 8], ks=(1, 2, 8, 9))
-    assert [found[f"pass@{k}"]["mean"] for k in (1, 2, 8)] == pytest.approx([3 / 16, 36 / 112, 0.5])
-    assert "pass@9" not in found
+    shares = pass_at_k([[1, 0, 0, 1, 0, 0, 1, 0], [0] * 8], ks=(1, 2, 8, 9))
+    assert [shares[f"pass@{k}"]["mean"] for k in (1, 2, 8)] == pytest.approx([3 / 16, 36 / 112, 0.5])
+    assert "pass@9" not in shares
     assert pass_at_k([[1, float("nan"), 0]], ks=(1, 3)).keys() == {"pass@1"}
 
 
@@ -322,8 +331,8 @@ def test_pairing_narrows_the_interval():
     rng = np.random.default_rng(0)
     hard = rng.random(60)
     a, b = [[h] * 4 for h in hard], [[h - 0.05 + 0.02 * (i % 2)] * 4 for i, h in enumerate(hard)]
-    found = paired(a, b)["difference"]
-    assert found["low"] > 0 and found["mean"] == pytest.approx(0.04)
+    difference = paired(a, b)["difference"]
+    assert difference["low"] > 0 and difference["mean"] == pytest.approx(0.04)
     with pytest.raises(ValueError, match="same problems"):
         paired(a, b[:-1])
 
@@ -337,8 +346,8 @@ def test_measure_leaves_out_samples_without_a_score():
         ["rl, search blanked", "p", 1, "f", 0.0, 1, 5, "wrong"],
     ]
     frame = pd.DataFrame(rows, columns=columns)
-    found = measure(frame, ["rl"], "sft", [bind("metric", {"piece": "pass_at_k", "ks": [1]})])
-    assert found["models"]["rl"]["pass@1"]["mean"] == 1.0
+    metrics = measure(frame, ["rl"], "sft", [bind("metric", {"piece": "pass_at_k", "ks": [1]})])
+    assert metrics["models"]["rl"]["pass@1"]["mean"] == 1.0
     assert len(by_problem(frame[frame["run"] == "rl"])[0]) == 2
 
 
@@ -357,8 +366,8 @@ def test_a_set_of_ones_own_is_asked_and_one_that_was_trained_on_is_refused(proje
         match="1 evaluation rows are also in the training data .*'Who teaches .' is 100% of artifacts/demonstrations",
     ):
         run(project, **own)
-    found = json.loads((run(project, **own, contamination="drop") / "metrics.json").read_text())
-    assert found["sets"]["mine"]["rl"]["pass@1"]["n"] == 1 and "rl - base, mine" in found["difference"]
+    metrics = json.loads((run(project, **own, contamination="drop") / "metrics.json").read_text())
+    assert metrics["sets"]["mine"]["rl"]["pass@1"]["n"] == 1 and "rl - base, mine" in metrics["difference"]
     card = json.loads((project / "artifacts/evaluate/card.json").read_text())
     assert card["contamination"] == {"gate": "drop", "dropped": 1} and card["sets"]["mine"]["problems"] == 2
     file.write_text(json.dumps(rows[0]) + "\n")
@@ -412,16 +421,18 @@ def test_sets_that_are_not_played_are_scored_gated_and_shown(project):
     with pytest.raises(UserError, match="2 evaluation rows are also in the training data .*'Who teaches .' is 100%"):
         run(project, **own)
     out = run(project, **own, contamination="drop")
-    found = json.loads((out / "metrics.json").read_text())
-    assert set(found["sets"]["picked"]["rl"]) == {"acc", "acc_norm"} and found["sets"]["picked"]["rl"]["acc"]["n"] == 1
-    assert set(found["sets"]["harness"]["base"]) == {"acc"}
-    gap = found["difference"]["rl - base, harness, acc"]
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert (
+        set(metrics["sets"]["picked"]["rl"]) == {"acc", "acc_norm"} and metrics["sets"]["picked"]["rl"]["acc"]["n"] == 1
+    )
+    assert set(metrics["sets"]["harness"]["base"]) == {"acc"}
+    gap = metrics["difference"]["rl - base, harness, acc"]
     assert gap["mean"] == 0.0 and gap["p_holm"] == 1.0, "all four models are one"
     lines = [json.loads(line) for line in (out / "sets.jsonl").read_text().splitlines()]
     assert [(r["model"], r["set"]) for r in lines] == [(m, s) for m in ("base", "rl") for s in ("picked", "harness")]
     assert json.loads((out / "card.json").read_text())["sets"]["harness"]["items"] == 2
-    page = metrics_of_report(found)
-    assert set(found["judging"]["pairs"]) == {"hep-go", "Reasoning", "score"} and "Test set pairs" in page
+    page = metrics_of_report(metrics)
+    assert set(metrics["judging"]["pairs"]) == {"hep-go", "Reasoning", "score"} and "Test set pairs" in page
     assert "Test set picked" in page and "acc_norm" in page and "Test set harness" in page
     file.write_text(json.dumps(rows[0]) + "\n")
     with pytest.raises(UserError, match="every item of the set 'picked' was trained on"):
@@ -433,8 +444,10 @@ def test_metrics_read_columns_of_samples(project):
         bind("metric", {"piece": p})
         for p in ("pass_at_k", "majority_at_k", "calibration", "format_and_refusal", "diversity")
     ]
-    found = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())
-    assert {"pass@1", "ece", "format", "across"} <= set(found["models"]["rl"]) and "ece" not in found["hops"]["rl"]["1"]
+    numbers = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())
+    assert {"pass@1", "ece", "format", "across"} <= set(numbers["models"]["rl"]) and "ece" not in numbers["hops"]["rl"][
+        "1"
+    ]
     frame = pd.read_parquet(project / "artifacts/evaluate/scores.parquet")
     assert frame["confidence"].between(0, 1).all() and (frame["text"].str.len() > 0).any()
     assert not frame.duplicated(["run", "problem", "sample"]).any() and {
@@ -442,8 +455,8 @@ def test_metrics_read_columns_of_samples(project):
         "top_p",
         "max_turn_tokens",
     } <= set(frame)
-    found = measure(frame, ["rl"], "rl", metrics)
-    assert found == json.loads((project / "artifacts/evaluate/metrics.json").read_text()), (
+    numbers = measure(frame, ["rl"], "rl", metrics)
+    assert numbers == json.loads((project / "artifacts/evaluate/metrics.json").read_text()), (
         "offline is what the loop gave"
     )
 
@@ -487,10 +500,10 @@ def test_a_model_that_emits_nothing_is_measured(project, monkeypatch):
         "length_bias",
     )
     out = run(project, models=["base", "rl"], against="base", metrics=[bind("metric", {"piece": p}) for p in names])
-    found = json.loads((out / "metrics.json").read_text())["models"]["rl"]
-    assert found["pass@1"]["mean"] == 0.0 and found["empty"]["mean"] == 1.0 and found["format"]["mean"] == 0.0
-    assert found["tokens_per_right"]["mean"] is None, "nothing is right, so there is no price; and JSON has no NaN"
-    assert found["ece"]["mean"] == 1.0, "it is sure, and never right"
+    metrics = json.loads((out / "metrics.json").read_text())["models"]["rl"]
+    assert metrics["pass@1"]["mean"] == 0.0 and metrics["empty"]["mean"] == 1.0 and metrics["format"]["mean"] == 0.0
+    assert metrics["tokens_per_right"]["mean"] is None, "nothing is right, so there is no price; and JSON has no NaN"
+    assert metrics["ece"]["mean"] == 1.0, "it is sure, and never right"
 
 
 def test_an_empty_set_is_refused(project):
@@ -505,10 +518,10 @@ def test_a_reward_model_judges_every_rollout_where_a_metric_asks_for_it(project)
         bind("metric", {"piece": "pass_at_k", "ks": [1]}),
         bind("metric", {"piece": "best_of_n", "ns": [2, 4]}),
     ]
-    found = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())[
+    measures = json.loads((run(project, models=["rl"], against="rl", metrics=metrics) / "metrics.json").read_text())[
         "models"
     ]["rl"]
-    assert {"best_of@2", "best_of@4", "bon_gap@4"} <= set(found) and found["best_of@2"]["n"] == 6
+    assert {"best_of@2", "best_of@4", "bon_gap@4"} <= set(measures) and measures["best_of@2"]["n"] == 6
     rewards = pd.read_parquet(project / "artifacts/evaluate/scores.parquet")["reward"]
     assert rewards.notna().all() and rewards.nunique() > 3
     config = project / "artifacts/reward/model/config.json"
@@ -526,11 +539,11 @@ def test_features_of_prompts_where_a_metric_reads_them(project):
         bind("metric", {"piece": "pass_at_k", "ks": [1]}),
         bind("metric", {"piece": "geometry", "first": 1}),
     ]
-    found = json.loads(
+    measures = json.loads(
         (run(project, models=["base", "rl"], against="rl", metrics=metrics) / "metrics.json").read_text()
     )["models"]
-    assert found["rl"] == found["base"], "the same weights see the same"
-    assert 1 < found["rl"]["rank_me"]["mean"] <= 5 and found["rl"]["rank_me"]["n"] == 6, (
+    assert measures["rl"] == measures["base"], "the same weights see the same"
+    assert 1 < measures["rl"]["rank_me"]["mean"] <= 5 and measures["rl"]["rank_me"]["n"] == 6, (
         "six prompts span at most five directions"
     )
     assert "features" not in pd.read_parquet(project / "artifacts/evaluate/scores.parquet")
@@ -562,27 +575,30 @@ def test_the_benchmark_times_every_metric_that_is_asked_of_an_evaluation():
         ]
     )
     metrics = [bind("metric", m) for m in [*inspect.signature(evaluate).parameters["metrics"].default, *MORE]]
-    found = numbers(metrics, frame)
-    assert covered(found).keys() == ITEMS.keys() and len(found["difference"]) == 3
-    assert all(p["p_holm"] >= p["p"] for p in found["difference"]) and {"1->1", "1->2", "2->1", "2->2"} <= found.keys()
+    measures = numbers(metrics, frame)
+    assert covered(measures).keys() == ITEMS.keys() and len(measures["difference"]) == 3
+    assert (
+        all(p["p_holm"] >= p["p"] for p in measures["difference"])
+        and {"1->1", "1->2", "2->1", "2->2"} <= measures.keys()
+    )
     with pytest.raises(ValueError, match=r"not measured: rank_me \(geometry of representations\)"):
-        covered({k: v for k, v in found.items() if k != "rank_me"})
+        covered({k: v for k, v in measures.items() if k != "rank_me"})
 
 
 @pytest.fixture
 def judge():
     """An endpoint whose model reads the reference: it prefers the answer that holds it, unless told otherwise."""
-    made = Server(lambda body: made.says(body["messages"][0]["content"]))
+    stub = Server(lambda body: stub.says(body["messages"][0]["content"]))
 
     def fair(shown):
         parts = dict(re.findall(r"<<< (.+?)\n(.*?)\n>>>", shown, re.S))
         first, second = (parts["Reference"] in parts[f"Answer {i}"] for i in (1, 2))
         return f"<verdict>{'tie' if first == second else 1 if first else 2}</verdict>"
 
-    made.says = made.fair = fair
-    yield made
-    made.http.shutdown()
-    made.http.server_close()
+    stub.says = stub.fair = fair
+    yield stub
+    stub.http.shutdown()
+    stub.http.server_close()
 
 
 def test_a_judge_compares_what_two_models_answered(project, judge, monkeypatch):
@@ -591,12 +607,16 @@ def test_a_judge_compares_what_two_models_answered(project, judge, monkeypatch):
         module, "answered", lambda messages: " ".join(f"City{n}" for n in NAMES) if next(names) % 3 == 0 else "nobody"
     )
     out = run(project, models=["base", "rl"], against="base", judge={"url": judge.url, "model": "fair"})
-    found = json.loads((out / "metrics.json").read_text())["judged"]["rl over base"]
-    assert found["consistent"]["mean"] == 1.0 and found["unscorable"]["mean"] == 0.0 and found["win_rate"]["n"] >= 6
+    comparison = json.loads((out / "metrics.json").read_text())["judged"]["rl over base"]
+    assert (
+        comparison["consistent"]["mean"] == 1.0
+        and comparison["unscorable"]["mean"] == 0.0
+        and comparison["win_rate"]["n"] >= 6
+    )
     rows = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    assert len(rows) == found["win_rate"]["n"] and {r["pair"] for r in rows} == {"rl over base"}
+    assert len(rows) == comparison["win_rate"]["n"] and {r["pair"] for r in rows} == {"rl over base"}
     wins = [{"first": 1.0, "tie": 0.5, "second": 0.0}[r["winner"]] for r in rows]
-    assert found["win_rate"]["mean"] == pytest.approx(sum(wins) / len(wins)) and len(set(wins)) > 1
+    assert comparison["win_rate"]["mean"] == pytest.approx(sum(wins) / len(wins)) and len(set(wins)) > 1
     card = json.loads((out / "card.json").read_text())["judge"]
     assert card["attacks"] > 0 and card["requests"] == len(judge.bodies) and card["model"] == "fair"
 

@@ -83,20 +83,20 @@ def root(begun, tmp_path):
 def test_what_is_learned_through_the_adapter_is_what_is_learned_in_this_process(root, monkeypatch):
     (root / "pieces/env").mkdir(parents=True)
     (root / "pieces/env/native.py").write_text(NATIVE)
-    made = []
+    outputs = []
     for env in ("native", ""):
         sizes = {"samples_per_prompt": 12, "sampling": {"max_turn_tokens": 80, "max_tokens": 200}}
         project(root, monkeypatch, [GUESSING], env=env, mix=False, **sizes)
         small.run(root, "problems")
         small.run(root, "rl")
-        made.append(small.outputs(root, "rl"))
-    weights = next(k for k in made[0] if k.endswith("model.safetensors"))
-    assert made[0][weights] == made[1][weights] != small.outputs(root, "sft")[weights]
-    episodes = [[json.loads(x) for x in m["episodes.jsonl"].splitlines()] for m in made]
+        outputs.append(small.outputs(root, "rl"))
+    weights = next(k for k in outputs[0] if k.endswith("model.safetensors"))
+    assert outputs[0][weights] == outputs[1][weights] != small.outputs(root, "sft")[weights]
+    episodes = [[json.loads(x) for x in m["episodes.jsonl"].splitlines()] for m in outputs]
     assert episodes[0] == episodes[1] and len({e["score"] for e in episodes[0]}) > 1
     played = tables.read(root / "artifacts/problems/problems.parquet", Problem)
     assert {(p.env, p.verifier, p.family) for p in played} == {("external", "external", "guessing")}
-    card = json.loads(made[1]["card.json"])
+    card = json.loads(outputs[1]["card.json"])
     assert card["audit"] == {"guessing": {"accepted": {}, "problems": 9}}  # the numbers 1 to 9
     assert json.loads((root / "artifacts/problems/card.json").read_text())["external"].keys() == {"guessing"}
 
@@ -121,9 +121,9 @@ def test_the_stage_refuses_what_fails_the_audit_until_it_is_named(root, monkeypa
     entry = {"adapter": "file", "path": str(path)}
     project(root, monkeypatch, [entry])
     small.run(root, "problems")
-    said = small.run(root, "rl", expect=2)
-    assert "the environment evaluates fails its audit: no answer is executed" in said
-    assert "rl.accept: [executed]" in said
+    stderr = small.run(root, "rl", expect=2)
+    assert "the environment evaluates fails its audit: no answer is executed" in stderr
+    assert "rl.accept: [executed]" in stderr
     project(root, monkeypatch, [entry], accept=["executed"])
     small.run(root, "rl")
     card = json.loads(small.outputs(root, "rl")["card.json"])
@@ -133,16 +133,16 @@ def test_the_stage_refuses_what_fails_the_audit_until_it_is_named(root, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ("reasoning_gym", "'reasoning_gym' is no entry: write {adapter:"),
         ({"adapter": "reasoning-gim"}, "there is no adapter 'reasoning-gim' of environments: did you mean"),
         ({"adapter": "file", "path": "nowhere.py"}, "the environment file does not start: there is no file nowhere.py"),
     ],
 )
-def test_an_entry_that_does_not_start_stops_the_stage_with_a_sentence(tmp_path, monkeypatch, entry, said):
+def test_an_entry_that_does_not_start_stops_the_stage_with_a_sentence(tmp_path, monkeypatch, entry, message):
     project(tmp_path, monkeypatch, [entry])
-    assert f"problems.external: {said}" in small.run(tmp_path, "problems", expect=2)
+    assert f"problems.external: {message}" in small.run(tmp_path, "problems", expect=2)
 
 
 def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_half(tmp_path):
@@ -160,9 +160,9 @@ def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_hal
             """
         )
     )
-    made = [problem({"adapter": "file", "path": str(path)}, 0, "train", i) for i in range(3)]
-    said = itertools.cycle(("crash", "right", "crash again", "wrong"))
-    source = tiny.Scripted(lambda seen, seed: f"<answer>{next(said)}</answer>")
+    problems = [problem({"adapter": "file", "path": str(path)}, 0, "train", i) for i in range(3)]
+    replies = itertools.cycle(("crash", "right", "crash again", "wrong"))
+    source = tiny.Scripted(lambda seen, seed: f"<answer>{next(replies)}</answer>")
     player = Player(
         sampler=source,
         renderer=source.renderer,
@@ -171,7 +171,7 @@ def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_hal
         max_tokens=200,
     )
     played = Experience(
-        problems=made,
+        problems=problems,
         player=player,
         advantage=grpo,
         curriculum=uniform,
@@ -187,9 +187,9 @@ def test_with_half_of_the_scorings_crashed_advantages_are_those_of_the_other_hal
     left = [tuple(r for r in g.rollouts if isinstance(r.score, Scored)) for g in played.groups]
     rewards = [np.array([r.score.value for r in rollouts]) for rollouts in left]
     alone = grpo([type(g)(id=g.id, rollouts=r) for g, r in zip(played.groups, left, strict=True)], rewards, {}, None)
-    found = [batch.columns["advantages"][batch.row == j] for j in range(batch.rows)]
+    advantages = [batch.columns["advantages"][batch.row == j] for j in range(batch.rows)]
     wanted = np.concatenate([np.asarray(a) for a in alone]).astype(np.float32)
-    assert [float(a[a != 0][0]) if bool((a != 0).any()) else 0.0 for a in found] == wanted.tolist()
+    assert [float(a[a != 0][0]) if bool((a != 0).any()) else 0.0 for a in advantages] == wanted.tolist()
     assert np.any(wanted > 0) and np.any(wanted < 0)
 
 

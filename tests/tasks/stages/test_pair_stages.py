@@ -91,8 +91,8 @@ def test_cards_add_up(two_runs):
 
 def test_problems_are_as_many_as_asked(two_runs):
     root, cards = two_runs[0]
-    made = read(root, "problems", "problems", Problem)
-    assert len(made) == 3 * (60 + 8 + 8) and cards["problems"]["short"] == {}
+    kept = read(root, "problems", "problems", Problem)
+    assert len(kept) == 3 * (60 + 8 + 8) and cards["problems"]["short"] == {}
     quarantined = read(root, "problems", "quarantine", Quarantined)
     assert len(quarantined) == cards["problems"]["quarantined"].get("duplicate", 0)
 
@@ -200,15 +200,17 @@ def test_kept_and_removed_are_the_input_and_every_decision_is_written(two_runs):
 
 def test_cleaning_lowers_the_noise_and_the_card_tells_by_how_much(two_runs):
     root, cards = two_runs[0]
-    found = cards["clean"]["against_truth"]
-    assert found["copies"]["recall"] == {"contradiction": 1.0, "exact": 1.0, "near": 1.0}
+    against_truth = cards["clean"]["against_truth"]
+    assert against_truth["copies"]["recall"] == {"contradiction": 1.0, "exact": 1.0, "near": 1.0}
     assert (
-        found["flips"]["precision"] > 3 * found["flips"]["rate_before"]
-        and found["flips"]["rate_after"] < 0.6 * found["flips"]["rate_before"]
+        against_truth["flips"]["precision"] > 3 * against_truth["flips"]["rate_before"]
+        and against_truth["flips"]["rate_after"] < 0.6 * against_truth["flips"]["rate_before"]
     )
     truth = {t.id: t for t in read(root, "preferences", "truth", Planted)}
     kept = [p for p in read(root, "clean", "pairs", PreferencePair) if p.id in truth]
-    assert found["flips"]["rate_after"] == pytest.approx(sum(truth[p.id].flip for p in kept) / len(kept), abs=1e-4)
+    assert against_truth["flips"]["rate_after"] == pytest.approx(
+        sum(truth[p.id].flip for p in kept) / len(kept), abs=1e-4
+    )
 
 
 def test_decisions_do_not_depend_on_the_truth(two_runs, tmp_path):

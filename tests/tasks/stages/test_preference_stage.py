@@ -110,7 +110,7 @@ def test_a_stage_that_died_goes_on_to_the_same_bytes(kind, project, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         (
             {"loss": {"piece": "mapl"}, "rounds": [{"pairs": "sampled"}]},
@@ -124,13 +124,13 @@ def test_a_stage_that_died_goes_on_to_the_same_bytes(kind, project, monkeypatch)
         ({"rounds": [{"source": "nobody"}]}, "no pair has the source 'nobody'; there are: "),
     ],
 )
-def test_what_cannot_be_is_a_sentence(other, said, project):
-    with pytest.raises(UserError, match=said):
+def test_what_cannot_be_is_a_sentence(other, message, project):
+    with pytest.raises(UserError, match=message):
         play(project, "prefer", **QUICK | other)
 
 
 @pytest.mark.parametrize(
-    ("stage", "other", "said"),
+    ("stage", "other", "message"),
     [
         ("prefer", {"rounds": [{}, {"protect": True}]}, r"prefer.rounds\[1\]: protect and layers hold updates"),
         ("prefer", {"rounds": [{"layers": [0]}]}, r"prefer.rounds\[0\]: protect and layers hold updates"),
@@ -142,9 +142,9 @@ def test_what_cannot_be_is_a_sentence(other, said, project):
         ("reward", {"head": {"piece": "gated"}}, "this head learns beside a body that does not, .* set shards=1"),
     ],
 )
-def test_what_needs_whole_weights_is_refused_where_they_are_split(stage, other, said, project, monkeypatch):
+def test_what_needs_whole_weights_is_refused_where_they_are_split(stage, other, message, project, monkeypatch):
     monkeypatch.setattr(f"tasks.stages.{stage}.together", lambda *how: World(mesh="of two"))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         play(project, stage, **QUICK | other if stage == "prefer" else {"steps": 3, "pairs_per_step": 4, **other})
 
 
@@ -184,8 +184,8 @@ def test_a_reward_model_with_facts_reads_them_before_the_question(project, monke
 
     monkeypatch.setattr(module, "two_rows", watched)
     play(project, "reward", steps=2, pairs_per_step=4, facts=True)
-    asked = seen["pairs"][0].prompt
-    assert asked[0].role == "system" and asked[0].content and asked[1].role == "user"
+    prompt = seen["pairs"][0].prompt
+    assert prompt[0].role == "system" and prompt[0].content and prompt[1].role == "user"
 
 
 def test_pairs_with_a_planted_error_teach_only_where_a_round_names_them(project):

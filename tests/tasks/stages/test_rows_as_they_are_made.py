@@ -45,11 +45,11 @@ def test_of_problems_none_is_held(tmp_path):
     family, stage = Alive(drawn), Stage("problems", plan={"seed": 1, "params": {}}, root=tmp_path, deps=[])
     with stage.running():
         problems(stage, families=[partial(family)], n_train=60, n_valid=4, n_test=4)
-    made = tables.read(stage.target / "problems.parquet", Problem)
-    assert [p.split for p in made] == ["train"] * 60 + ["valid"] * 4 + ["test"] * 4 and family.most <= 2
+    kept = tables.read(stage.target / "problems.parquet", Problem)
+    assert [p.split for p in kept] == ["train"] * 60 + ["valid"] * 4 + ["test"] * 4 and family.most <= 2
     again = [q for q in tables.read(stage.target / "quarantine.parquet", Quarantined) if q.reason == "duplicate"]
     assert len(family.made) >= 68 + len(again) > 80
-    first = made[0]
+    first = kept[0]
     assert again[0].evidence == f"{first.question} is shown by problem {first.id} of the split train too"
 
 
@@ -75,11 +75,11 @@ def question(split, hops, i) -> Problem | Quarantined | None:
 def test_of_questions_none_is_held():
     trees = Alive(question)
     counts: dict[tuple[Split, int], int] = {("train", 1): 5, ("test", 2): 5}
-    made = [(x.id, type(x)) for x in each_question(trees, counts)]
-    assert trees.most <= 2 and len(made) == 18
+    rows = [(x.id, type(x)) for x in each_question(trees, counts)]
+    assert trees.most <= 2 and len(rows) == 18
     accepted, quarantined = entity_tree(question, counts)
-    assert [name for name, kind in made if kind is Problem] == [p.id for p in accepted] and len(accepted) == 10
-    assert [name for name, kind in made if kind is Quarantined] == [q.id for q in quarantined]
+    assert [name for name, kind in rows if kind is Problem] == [p.id for p in accepted] and len(accepted) == 10
+    assert [name for name, kind in rows if kind is Quarantined] == [q.id for q in quarantined]
     twice = [q for q in quarantined if q.reason == "duplicate"]
     assert twice[0].evidence == f"train 1 5? | as {accepted[0].id}: train 1 0?"
 
@@ -114,10 +114,10 @@ def test_keys_of_rows_are_on_disk(tmp_path):
         return replace(p, lineage={"structure": f"{i:020d}"})
 
     def asked(n):
-        made = each_question(different, {("train", 1): n + 1})
+        rows = each_question(different, {("train", 1): n + 1})
         for _ in range(n):
-            next(made)
-        return made  # with what it knows
+            next(rows)
+        return rows  # with what it knows
 
     def shown(n):
         sink: Any = Sink()

@@ -61,8 +61,8 @@ def test_killed_in_the_middle_it_ends_with_the_same_bytes(whole, tmp_path):
     root = shutil.copytree(whole, tmp_path / "project")
     shutil.rmtree(root / "artifacts/rl")
     small.run(root, "rl", fault="train.step:4=kill", expect=-signal.SIGKILL)
-    said = small.run(root, "rl")
-    assert "going on after step 2 of 6" in said or "going on after step 4 of 6" in said
+    stderr = small.run(root, "rl")
+    assert "going on after step 2 of 6" in stderr or "going on after step 4 of 6" in stderr
     assert small.outputs(root, "rl") == small.outputs(whole, "rl")
 
 
@@ -101,8 +101,8 @@ def test_evaluate_lets_each_play_its_roles(whole, tmp_path):
     of = {m: {e["problem"]: e for e in lines if e["run"] == f"{m}, families"} for m in ("sft", "rl")}
     assert of["rl"] and all("speakers" not in e for e in of["sft"].values())
     assert all(e["speakers"][0] == "pioneer: one" for e in of["rl"].values())
-    asked = [e for e in lines if e["run"] == "rl"]
-    assert asked and all(set(e["speakers"]) == {": one"} for e in asked)  # no roles: the first
+    episodes = [e for e in lines if e["run"] == "rl"]
+    assert episodes and all(set(e["speakers"]) == {": one"} for e in episodes)  # no roles: the first
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_mistakes_are_sentences(whole, tmp_path, rl, words):
     root = shutil.copytree(whole, tmp_path / "project")
     project(root, **rl)
     shutil.rmtree(root / "artifacts/rl")
-    said = small.run(root, "rl", expect=2)
-    assert words in said and "Traceback" not in said
+    stderr = small.run(root, "rl", expect=2)
+    assert words in stderr and "Traceback" not in stderr
 
 
 @contextlib.contextmanager
@@ -161,5 +161,5 @@ def test_a_server_samples_for_both(whole, tmp_path):
     assert not list((root / ".espalier").rglob("adapter_*")), "nothing is left of what was laid for it"
     with server(root, max_lora_rank=1) as port:
         project(root, engine={"name": f"http://127.0.0.1:{port.server_port}"})
-        said = small.run(root, "rl", expect=2)
-    assert "error: rl.engine: the server" in said and "--max-lora-rank 8, or set a lower lora.rank" in said
+        stderr = small.run(root, "rl", expect=2)
+    assert "error: rl.engine: the server" in stderr and "--max-lora-rank 8, or set a lower lora.rank" in stderr

@@ -345,11 +345,11 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
     assert load("preferences", project)["params"]["sampling"]["max_turn_tokens"] == 512
     shown, real = {}, Renderer.prompt
     for name in TRAINED:
-        asked = shown.setdefault(name, {})
+        prompts = shown.setdefault(name, {})
         monkeypatch.setattr(
             Renderer,
             "prompt",
-            lambda r, m, *tools, asked=asked: asked.update({m[-1].content: tuple(m)}) or real(r, m, *tools),
+            lambda r, m, *tools, prompts=prompts: prompts.update({m[-1].content: tuple(m)}) or real(r, m, *tools),
         )
         assert load(name, project)["params"]["dtype"] == "bfloat16"
         play(project, name)
@@ -358,10 +358,10 @@ def test_the_gpu_profile_reaches_its_first_optimizer_step_with_a_local_model(pro
     assert "<search>" in json.loads((project / "artifacts/rl/episodes.jsonl").read_text().splitlines()[0])["text"], (
         "it was told the protocol"
     )
-    for name, asked in shown.items():
-        assert asked and all(m[0].role == "system" for m in asked.values()), (
+    for name, prompts in shown.items():
+        assert prompts and all(m[0].role == "system" for m in prompts.values()), (
             f"{name}: every prompt has the instructions"
         )
-    assert len({asked[q] for asked in shown.values() for q in asked if q in shown["rl"]}) == len(shown["rl"]), (
+    assert len({prompts[q] for prompts in shown.values() for q in prompts if q in shown["rl"]}) == len(shown["rl"]), (
         "one prompt each"
     )

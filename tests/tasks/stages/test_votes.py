@@ -26,14 +26,14 @@ def pairs(n):
 
 def test_votes_speak_of_the_side_that_is_called_better():
     noisy, truth = label_noise(pairs(400), Random(0), flip=0.2, exact=0.0, near=0.0, contradiction=0.0)
-    found = voted(noisy, truth, 3, 1)
-    assert all(len(p.columns["votes"]) == 3 and set(p.columns["votes"].values()) <= {-1, 1} for p in found)
+    rated = voted(noisy, truth, 3, 1)
+    assert all(len(p.columns["votes"]) == 3 and set(p.columns["votes"].values()) <= {-1, 1} for p in rated)
     mean = {
-        flip: np.mean([sum(p.columns["votes"].values()) for p, t in zip(found, truth) if t.flip == flip])
+        flip: np.mean([sum(p.columns["votes"].values()) for p, t in zip(rated, truth) if t.flip == flip])
         for flip in (0, 1)
     }
     assert mean[0] > 1 and mean[1] < -1, "most annotators see which labels are wrong"
-    assert voted(noisy, truth, 3, 1) == found
+    assert voted(noisy, truth, 3, 1) == rated
 
 
 def test_the_flawed_program_knows_a_problem_with_lines_behind_it():
@@ -45,5 +45,5 @@ def test_the_flawed_program_knows_a_problem_with_lines_behind_it():
         split="train",
         lineage={"solution": "<answer>4</answer>"},
     )
-    asked = [Message(role="user", content="2 + 2?\nThink of it first.")]
-    assert Flawed([problem], error=0.0)([asked], Sampling(seed=0)) == ["<answer>4</answer>"]
+    messages = [Message(role="user", content="2 + 2?\nThink of it first.")]
+    assert Flawed([problem], error=0.0)([messages], Sampling(seed=0)) == ["<answer>4</answer>"]

@@ -17,12 +17,12 @@ CODE = Path(__file__).parents[3]
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "made"
-    (made / "model").mkdir(parents=True)
-    (made / "card.json").write_text('{"n": 3}')
-    (made / "model" / "weights").write_bytes(bytes(range(40)))
-    commit.seal(made)
-    return made
+    root = tmp_path / "made"
+    (root / "model").mkdir(parents=True)
+    (root / "card.json").write_text('{"n": 3}')
+    (root / "model" / "weights").write_bytes(bytes(range(40)))
+    commit.seal(root)
+    return root
 
 
 def refused(folder, name=""):
@@ -138,15 +138,15 @@ def test_manifests_list_sizes_and_hashes(folder):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("", "no JSON object"), ("[1]", "no JSON object"), (None, "is a directory")]
+    ("text", "message"), [("", "no JSON object"), ("[1]", "no JSON object"), (None, "is a directory")]
 )
-def test_a_file_of_a_folder_without_a_manifest_is_an_object_or_a_sentence(tmp_path, text, said):
+def test_a_file_of_a_folder_without_a_manifest_is_an_object_or_a_sentence(tmp_path, text, message):
     path = tmp_path / "card.json"
     path.write_text('{"n": 1}')
     assert commit.read_object(path) == {"n": 1}
     path.unlink()
     path.mkdir() if text is None else path.write_text(text)
-    with pytest.raises(Damaged, match=said):
+    with pytest.raises(Damaged, match=message):
         commit.read_object(path, remedy="fix it")
 
 

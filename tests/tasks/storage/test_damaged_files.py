@@ -38,8 +38,8 @@ def test_a_model_that_was_flipped_in_the_cache_is_made_anew(pristine, tmp_path, 
     shutil.rmtree(root / "artifacts/evaluate")
     with drill_files.inside(root):
         assert drill_files.cli.main(["run", "-q"]) == 0
-    said = capfd.readouterr().err
-    assert "scores.parquet is not what was written" in said and "made anew now" in said
+    stderr = capfd.readouterr().err
+    assert "scores.parquet is not what was written" in stderr and "made anew now" in stderr
     assert (root / "artifacts/evaluate/scores.parquet").read_bytes() == right == object_.read_bytes()
 
 

@@ -20,9 +20,9 @@ ROWS = [
 
 def make(path, upto=len(ROWS)):
     """(what a run gets, the keys that it had to make)"""
-    made, finished = [], Finished(path, Problem, Quarantined)
-    got = [finished(f"k/{i}", lambda i=i: made.append(i) or ROWS[i]) for i in range(upto)]
-    return got, made
+    calls, finished = [], Finished(path, Problem, Quarantined)
+    got = [finished(f"k/{i}", lambda i=i: calls.append(i) or ROWS[i]) for i in range(upto)]
+    return got, calls
 
 
 def test_nothing_is_made_twice(tmp_path):
@@ -39,8 +39,8 @@ def test_cut_anywhere_the_rest_is_made_anew(tmp_path, capsys):
     whole = path.read_bytes()
     for size in range(0, len(whole), 37):
         path.write_bytes(whole[:size])
-        got, made = make(path)
-        assert got == ROWS and len(made) == len(ROWS) - whole[:size].count(b"\n") and path.read_bytes() == whole
+        got, calls = make(path)
+        assert got == ROWS and len(calls) == len(ROWS) - whole[:size].count(b"\n") and path.read_bytes() == whole
     assert capsys.readouterr().err == "", "an unfinished last line is what a kill leaves: no reason to warn"
 
 

@@ -21,9 +21,9 @@ def test_by_id_is_what_was_written(tmp_path):
 
 
 def test_by_id_holds_no_value(tmp_path):
-    said = [Message(role="user", content="q"), Message(role="assistant", content="word " * 500)]
-    made = (Demonstration.make(problem=f"{i}", messages=said, split="train") for i in range(3000))
-    tables.write(tmp_path / "a.parquet", made, Demonstration)
+    messages = [Message(role="user", content="q"), Message(role="assistant", content="word " * 500)]
+    demonstrations = (Demonstration.make(problem=f"{i}", messages=messages, split="train") for i in range(3000))
+    tables.write(tmp_path / "a.parquet", demonstrations, Demonstration)
     tables.ById([tmp_path / "a.parquet"], Demonstration)  # what is imported late is there
 
     def read():
@@ -48,15 +48,15 @@ def test_of_what_is_not_chosen_little_is_held():
     class Value:
         pass
 
-    made, most = list[weakref.ref[Value]](), 0
+    references, most = list[weakref.ref[Value]](), 0
 
     def values():
         nonlocal most
         for _ in range(2000):
-            made.append(weakref.ref(value := Value()))
+            references.append(weakref.ref(value := Value()))
             yield value
             del value
-            most = max(most, sum(one() is not None for one in made[-400:]))
+            most = max(most, sum(one() is not None for one in references[-400:]))
 
     order = iter(Random(1).sample(range(2000), 2000))
     assert len(tables.least(values(), lambda _: 10, lambda _: next(order))[""]) == 10

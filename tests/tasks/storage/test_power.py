@@ -8,8 +8,8 @@ from power import Disk, Scenario, build, drilled, recorded
 HERE = "import os\nfrom pathlib import Path\n"
 
 
-def there(root, said):
-    assert not said or (root / "a").read_text() == "new"
+def there(root, lines):
+    assert not lines or (root / "a").read_text() == "new"
 
 
 def old(root):
@@ -34,15 +34,15 @@ def old(root):
     ],
 )
 def test_the_disk_loses_what_was_not_flushed_and_nothing_else(program, kept):
-    found = drilled(Scenario(HERE + program, there, old), 200)
-    assert found.states and bool(found.wrong) != kept, found
+    outcome = drilled(Scenario(HERE + program, there, old), 200)
+    assert outcome.states and bool(outcome.wrong) != kept, outcome
 
 
 def test_a_new_folder_is_lost_with_all_in_it_until_the_one_above_is_flushed():
     program = "os.mkdir('d')\nf = open('d/x', 'w'); f.write('new'); f.flush(); os.fsync(f.fileno())\nos.fsync(os.open('d', os.O_RDONLY))\n"
 
-    def check(root, said):
-        assert not said or (root / "d/x").read_text() == "new"
+    def check(root, lines):
+        assert not lines or (root / "d/x").read_text() == "new"
 
     assert drilled(Scenario(HERE + program + "said('x')", check), 50).wrong
     assert not drilled(Scenario(HERE + program + "os.fsync(os.open('.', os.O_RDONLY))\nsaid('x')", check), 50).wrong
@@ -76,5 +76,5 @@ QUICK = [n for n in drill_power.SCENARIOS if n not in ("checkpoints", "the regis
 
 @pytest.mark.parametrize("name", [*QUICK, pytest.param("checkpoints", marks=pytest.mark.slow)])
 def test_nothing_is_lost_that_was_said_to_be_done(name):
-    found = drilled(drill_power.SCENARIOS[name], 60)
-    assert found.states > 5 and not found.wrong, found.wrong[:3]
+    outcome = drilled(drill_power.SCENARIOS[name], 60)
+    assert outcome.states > 5 and not outcome.wrong, outcome.wrong[:3]

@@ -34,10 +34,10 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
         data = bytearray(whole)
         data[i // 8] ^= 1 << i % 8
         path.write_bytes(data)
-        found = state.read(path, else_="x", needs=("pid", "started"))
-        assert found is None or found == VALUE, (i, found)
-        aside.unlink(missing_ok=found is not None)  # of thousands aside each new one looks for a name for long
-        harmless += found is not None
+        value = state.read(path, else_="x", needs=("pid", "started"))
+        assert value is None or value == VALUE, (i, value)
+        aside.unlink(missing_ok=value is not None)  # of thousands aside each new one looks for a name for long
+        harmless += value is not None
     assert harmless < 8, "white space and the digits of a number written another way, at most"
     for n in range(len(whole) - 1):
         path.write_bytes(whole[:n])
@@ -46,7 +46,7 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         (lambda p: p.write_bytes(b""), "it is empty"),
         (lambda p: p.write_bytes(bytes(40)), "it is empty"),
@@ -57,14 +57,14 @@ def test_every_flipped_bit_and_every_cut_is_seen(tmp_path):
         (lambda p: p.unlink() or p.mkdir(), "is a directory"),
     ],
 )
-def test_a_damaged_file_lies_aside_and_the_next_one_is_written(tmp_path, capsys, how, said):
+def test_a_damaged_file_lies_aside_and_the_next_one_is_written(tmp_path, capsys, how, message):
     path = tmp_path / "a.json"
     for n in range(2):
         state.write(path, VALUE)
         how(path)
         assert state.read(path, else_="it is made anew", needs=("pid", "started")) is None
         err = capsys.readouterr().err
-        assert said in err and err.rstrip().endswith(": it is made anew") and err.count("\n") == 1
+        assert message in err and err.rstrip().endswith(": it is made anew") and err.count("\n") == 1
         assert not path.exists() and len(list(tmp_path.glob(f"*{state.ENDING}"))) == n + 1, "none is lost"
     assert not list(tmp_path.glob("*.json")), "no pattern finds what lies aside"
 

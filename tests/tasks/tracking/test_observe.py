@@ -117,7 +117,7 @@ def test_a_run_becomes_a_parent_with_a_child_and_counts_once(root):
 
 
 @pytest.mark.parametrize(
-    ("said", "changes", "on"),
+    ("setting", "changes", "on"),
     [
         ("local", {}, True),
         ("off", {}, False),
@@ -125,8 +125,8 @@ def test_a_run_becomes_a_parent_with_a_child_and_counts_once(root):
         ("off", {"tracking": "local"}, True),
     ],
 )
-def test_a_run_may_turn_tracking_off_for_itself(root, said, changes, on):
-    (root / "params.yaml").write_text(f"tracking: '{said}'\n")
+def test_a_run_may_turn_tracking_off_for_itself(root, setting, changes, on):
+    (root / "params.yaml").write_text(f"tracking: '{setting}'\n")
     assert spool.tracking(root, changes) is on
     if not on:
         env: dict[str, str] = {}
@@ -136,11 +136,11 @@ def test_a_run_may_turn_tracking_off_for_itself(root, said, changes, on):
 
 def test_any_name_of_a_metric_is_taken(root):
     s = stage(root, "evaluate")
-    found = {
+    metrics = {
         "difference": {"rl, search blanked - rl": {"mean": -0.25, "n": 3}},
         "models": {"rl": {"pass@1": {"mean": 0.5}}},
     }
-    (s.target / "metrics.json").write_text(json.dumps(found))
+    (s.target / "metrics.json").write_text(json.dumps(metrics))
     with observe.shipping(root, 60.0) as ship:
         run = ship.all().client.get_run(ship.close(root / ".espalier/spool/e1", ""))
     assert ship.problem == "" and run.data.metrics == {
@@ -170,11 +170,11 @@ def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(r
     seal(root)
     trained = stage(root, "rl", model=True)
     judged = stage(root, "evaluate")
-    found = {
+    metrics = {
         "models": {"rl": {"pass@1": {"mean": 0.5, "low": 0.4}}, "base": {"pass@1": {"mean": 0.1}}},
         "difference": {},
     }
-    (judged.target / "metrics.json").write_text(json.dumps(found))
+    (judged.target / "metrics.json").write_text(json.dumps(metrics))
     seal(root)
     for _ in range(2):  # all is told once, though it is shipped twice
         with observe.shipping(root, 60.0) as ship:
@@ -193,9 +193,9 @@ def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(r
     assert model.tags["espalier.path"] == "artifacts/rl/model"
     (measured,) = client.get_logged_model(model.model_id).metrics
     assert (measured.key, measured.value) == ("pass_at_1", 0.5)
-    (asked,) = [d for d in runs["rl"].inputs.dataset_inputs if d.tags[0].value == "training"]
-    assert asked.dataset.name == measured.dataset_name == "artifacts/questions/problems.parquet"
-    assert asked.dataset.digest == measured.dataset_digest
+    (dataset_input,) = [d for d in runs["rl"].inputs.dataset_inputs if d.tags[0].value == "training"]
+    assert dataset_input.dataset.name == measured.dataset_name == "artifacts/questions/problems.parquet"
+    assert dataset_input.dataset.digest == measured.dataset_digest
     assert [m.model_id for m in runs["rl"].outputs.model_outputs] == [model.model_id]
     judge = client.get_run(runs["evaluate"].info.run_id)
     assert [m.model_id for m in judge.inputs.model_inputs] == [model.model_id]
@@ -203,7 +203,7 @@ def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(r
 
 
 @pytest.mark.parametrize(
-    ("models", "difference", "said"),
+    ("models", "difference", "headline"),
     [
         ({"sft": 0.346, "rl": 0.524}, {"prefer - sft": 0.1, "rl - sft": 0.178}, "rl 0.524 (+0.178 to sft)"),
         ({"sft": 0.5, "prefer": 0.4679}, {"prefer - sft": -0.032}, "prefer 0.468 (-0.032 to sft)"),
@@ -211,12 +211,12 @@ def test_a_trained_model_is_logged_with_its_run_its_data_and_what_was_measured(r
         ({}, {}, ""),
     ],
 )
-def test_a_run_is_named_by_its_result(models, difference, said):
-    found = {
+def test_a_run_is_named_by_its_result(models, difference, headline):
+    metrics = {
         "models": {n: {"pass@1": {"mean": v}} for n, v in models.items()} | {"pairs": {"accuracy": {"mean": 1.0}}},
         "difference": {k: {"mean": v} for k, v in difference.items()},
     }
-    assert observe.headline(found) == said
+    assert observe.headline(metrics) == headline
 
 
 def test_a_closed_execution_links_what_was_cached(root, monkeypatch):
@@ -255,8 +255,8 @@ def test_a_dead_server_costs_a_bounded_time_and_loses_nothing(root, monkeypatch)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     stage(root)  # ends at once: it never talks to the server
-    said = observe.sync(root)
-    assert f"{EVENTS} events wait" in said and "espalier sync" in said
+    message = observe.sync(root)
+    assert f"{EVENTS} events wait" in message and "espalier sync" in message
     assert len(accepted) <= 4
     silent.close()
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
@@ -283,15 +283,15 @@ def _path():
 
 def test_one_process_ships_for_all_stages_of_a_run(root, monkeypatch):
     monkeypatch.setattr(spool, "LIVE_AFTER", 0.0)
-    env, said = {}, []
+    env, lines = {}, []
     folder = spool.open_execution(root, "e1")
-    with spool.shipped(root, "e1", env, said.append, seconds=900.0):
+    with spool.shipped(root, "e1", env, lines.append, seconds=900.0):
         with monkeypatch.context() as below:
             for name, value in env.items():
                 below.setenv(name, value)
             below.setattr(spool._Beside, "start", lambda self: pytest.fail("a stage started a process that ships"))
             stage(root)
-    assert (folder / spool.ENDED).exists() and "shipped to MLflow" in said[0]
+    assert (folder / spool.ENDED).exists() and "shipped to MLflow" in lines[0]
     runs = observe.client(root).search_runs(["1"])
     assert {r.info.status for r in runs} == {"FINISHED"} and len(runs) == 2, "the parent is closed too"
 
@@ -464,8 +464,8 @@ def test_a_model_that_answers_nothing_is_no_first_champion(root):
     stage(root)
     evaluated(root, "none", 0)
     (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
-    said = promote(root)
-    assert "there is still no champion" in said and "includes 0" in said
+    message = promote(root)
+    assert "there is still no champion" in message and "includes 0" in message
     evaluated(root, "some", 3)
     assert "version 2 (rl) is now the champion: the first" in promote(root)
 
@@ -474,13 +474,13 @@ def test_no_champion_is_made_of_a_model_that_is_no_better_than_its_base(root):
     stage(root)
     evaluated(root, "same", 3, base=3, sft=1)
     (root / "dvc.lock").write_text("schema: '2.0'\nstages: {}\n")
-    said = promote(root)
-    assert "there is still no champion" in said and "the model base that it started from +0.000" in said
+    message = promote(root)
+    assert "there is still no champion" in message and "the model base that it started from +0.000" in message
     evaluated(root, "better", 4, base=3)
     assert "is now the champion: the first" in promote(root)
     evaluated(root, "best", 6, base=8)
-    said = promote(root)
-    assert "version 2 stays the champion" in said and "base that it started from -0.200" in said
+    message = promote(root)
+    assert "version 2 stays the champion" in message and "base that it started from -0.200" in message
     assert "moved by --force" in promote(root, force=True)
     evaluated(root, "of sft", 7, sft=7)
     assert "the model sft that it started from +0.000" in promote(root), (
@@ -504,8 +504,8 @@ def test_promotion_decides_by_interval(root):
     with pytest.raises(UserError, match="no model 'v9'"):
         registered(root, "v9")
     evaluated(root, "three", 7)
-    said = promote(root)
-    assert "version 3 (rl) is now the champion" in said and "+0.200" in said
+    message = promote(root)
+    assert "version 3 (rl) is now the champion" in message and "+0.200" in message
     evaluated(root, "four", 9, held_out="h2")
     assert "another held-out set" in promote(root)
     assert "moved by --force" in promote(root, force=True)
@@ -540,11 +540,11 @@ def test_a_locked_database_is_a_sentence_and_loses_nothing(root, monkeypatch):
         stage(root)
         evaluated(root, "one", 5)
         other.execute("BEGIN EXCLUSIVE")
-        said = observe.sync(root)
+        message = observe.sync(root)
         assert (
-            f"{EVENTS} events wait" in said
-            and "is locked: another process writes to it" in said
-            and "SELECT" not in said
+            f"{EVENTS} events wait" in message
+            and "is locked: another process writes to it" in message
+            and "SELECT" not in message
         )
         for command in (
             lambda: promote(root),
@@ -702,8 +702,8 @@ def test_spans_show_the_pictures_that_the_model_saw():
     )
     e = {"run": "rl", "model": "rl", "problem": "p", "outcome": "right", "score": 1.0, "answer": "a"}
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
-    asked = {"role": "user", "content": "<image>Where?", "pictures": ["data:image/png;base64,AA=="]}
-    talk = [asked, {"role": "assistant", "content": "click"}, {**asked, "role": "tool", "content": "<image>"}]
+    request = {"role": "user", "content": "<image>Where?", "pictures": ["data:image/png;base64,AA=="]}
+    talk = [request, {"role": "assistant", "content": "click"}, {**request, "role": "tool", "content": "<image>"}]
     trace(client, "1", "run", {**e, "messages": talk}, 0)
     chat = {"role": "user", "content": [url, {"type": "text", "text": "<image>Where?"}]}
     assert spans[0] == {"question": "<image>Where?", "messages": [chat]}
@@ -768,8 +768,8 @@ def test_an_execution_made_anew_keeps_its_place(root):
         state.write(folder / "execution.json", {**facts, "time": 2 * 10**12 + i})
     (spool.spool(root) / "run-20260101-000000-99999999/execution.json").write_bytes(b"")
     assert [folder.name for folder, _ in spool.executions(root)] == ["first", "run-20260101-000000-99999999", "last"]
-    made = dict(spool.executions(root))[spool.spool(root) / "run-20260101-000000-99999999"]
-    assert made["pid"] == 99999999 and not process.alive(made["pid"], made["started"])
+    execution = dict(spool.executions(root))[spool.spool(root) / "run-20260101-000000-99999999"]
+    assert execution["pid"] == 99999999 and not process.alive(execution["pid"], execution["started"])
 
 
 def test_a_damaged_plan_of_the_run_does_not_keep_a_run_from_beginning(root):

@@ -70,8 +70,8 @@ def test_what_was_shipped_is_shown(tmp_path, monkeypatch):
         token = (tmp_path / ui.TOKEN).read_text().strip()
         assert f"{address}/?token={token} " in (tmp_path / "ui.log").read_text()
         known = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        asked = urllib.request.Request(f"{address}/api/2.0/mlflow/runs/search", query, known)
-        with urllib.request.urlopen(asked, timeout=60) as reply:
+        request = urllib.request.Request(f"{address}/api/2.0/mlflow/runs/search", query, known)
+        with urllib.request.urlopen(request, timeout=60) as reply:
             assert "questions" in {r["info"]["run_name"] for r in json.load(reply)["runs"]}
         # Other sites and other users. Its assistant runs commands for whoever reaches it.
         port = int(address.rpartition(":")[2])

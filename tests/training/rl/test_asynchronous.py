@@ -451,8 +451,8 @@ def test_the_stage_rl_killed_and_resumed(trained_sft, tmp_path, monkeypatch, asy
     engine = {"tool_calls": 4, "concurrent_batches": 2}
     project = with_rl(trained_sft, tmp_path / "a", monkeypatch, asynchrony=asynchrony, engine=engine)
     small.run(project, "rl", fault="train.step:5=kill", expect=-signal.SIGKILL)
-    error = small.run(project, "rl")
-    assert "going on after step 4 of 6" in error
+    stderr = small.run(project, "rl")
+    assert "going on after step 4 of 6" in stderr
     rows = list(csv.DictReader((project / "artifacts/rl/curve.csv").open()))
     assert [r["step"] for r in rows] == [str(i) for i in range(6)] and all(r["rollouts"] == "4" for r in rows)
     assert all(0 <= float(r["lag_max"]) <= asynchrony.get("staleness", 1) for r in rows)

@@ -86,8 +86,8 @@ def test_a_servers_turns_are_asked_elsewhere_with_their_seeds(three, capsys):
     turns = source.open(prompts(12), range(12)).generate(Sampling())
     assert [s.ids.tolist() for s in turns] == want and source.lost == [0, 0], "nothing is lost, and nothing differs"
     assert len(ports[0].asked) + len(ports[2].asked) == 10
-    error = capsys.readouterr().err
-    assert f"127.0.0.1:{ports[1].server_port}" in error and error.count("left out until the next weights") == 1
+    stderr = capsys.readouterr().err
+    assert f"127.0.0.1:{ports[1].server_port}" in stderr and stderr.count("left out until the next weights") == 1
 
 
 def test_a_server_that_is_back_gets_the_weights_before_it_is_asked(three):
