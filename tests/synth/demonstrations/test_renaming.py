@@ -39,10 +39,10 @@ def test_a_name_is_the_same_one_wherever_it_stands_and_another_each_time():
 def test_a_name_that_begins_another_is_not_taken_for_it():
     names = ["Niger", "Nigeria", "Guinea", "Guinea-Bissau", "Equatorial Guinea", "Papua New Guinea"]
     told = tell([" | ".join(names), "Nigeria borders Niger. Nigerian and Guinea-Bissauan stay."], names)
-    made = told[0].split(" | ")
-    assert len(set(made)) == 6 and not set(made) & set(names)
-    assert told[1] == f"{made[1]} borders {made[0]}. Nigerian and Guinea-Bissauan stay."
-    assert [len(m.split()) for m in made] == [1, 1, 1, 1, 2, 3] and [m[0] for m in made] == [
+    new_names = told[0].split(" | ")
+    assert len(set(new_names)) == 6 and not set(new_names) & set(names)
+    assert told[1] == f"{new_names[1]} borders {new_names[0]}. Nigerian and Guinea-Bissauan stay."
+    assert [len(m.split()) for m in new_names] == [1, 1, 1, 1, 2, 3] and [m[0] for m in new_names] == [
         "N",
         "N",
         "G",
@@ -98,9 +98,11 @@ def test_a_renamed_demonstration_is_one_of_the_renamed_pages():
     kb = world(countries=8, seed=3)
     pages = [p for p in pages_of_kb(kb) if not p.id.startswith("table:")]
     index, searcher = build_index(pages), World.of(kb)
-    asked, _ = entity_tree(EntityTrees(kb, Search(passages(kb)), seed=3), {("train", hops): 4 for hops in (1, 2, 3)})
-    assert len(asked) > 6
-    for problem in asked:
+    questions, _ = entity_tree(
+        EntityTrees(kb, Search(passages(kb)), seed=3), {("train", hops): 4 for hops in (1, 2, 3)}
+    )
+    assert len(questions) > 6
+    for problem in questions:
         rng = random.Random(1)
         shown = browsing(
             problem,

@@ -17,8 +17,8 @@ SAID = [
 ]
 
 
-def game(said=SAID):
-    messages = [Message(role=role, content=text) for role, text in said]
+def game(turns=SAID):
+    messages = [Message(role=role, content=text) for role, text in turns]
     return Demonstration.make(problem="p", messages=messages, calls=2, detours=1, split="train")
 
 

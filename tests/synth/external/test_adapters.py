@@ -80,20 +80,20 @@ def chains(tmp_path):
 
 
 def test_reasoning_gym_gives_its_own_items_and_scores(chains):
-    made = [problem({**chains, "max_terms": 3}, 0, "train", i) for i in range(20)]
-    assert {p.question.count("+") for p in made} == {1, 2} and len({p.question for p in made}) == 20
-    for p in made:
+    problems = [problem({**chains, "max_terms": 3}, 0, "train", i) for i in range(20)]
+    assert {p.question.count("+") for p in problems} == {1, 2} and len({p.question for p in problems}) == 20
+    for p in problems:
         assert int(p.answer) == sum(map(int, p.question.split(" + ")))
         assert verify(p, p.answer) == Scored(value=1.0) and verify(p, "0") == Scored(value=0.0)
-    assert made[0].family == "reasoning_gym.chain_sum" and made[0].lineage["version"] == "0.1.25"
+    assert problems[0].family == "reasoning_gym.chain_sum" and problems[0].lineage["version"] == "0.1.25"
 
 
 def test_neighbouring_seeds_share_items_where_the_package_draws_and_not_here(chains):
     native = {**chains, "native": True}
     texts = [{p.question for p in part} for part in drawn(native, 12)]
     assert len(texts[0] & texts[1]) == 10, "the seeds 0 and 2"
-    found = {f.name: f for f in audit_external(*drawn(native, 12))}
-    assert found["shared"].holds is False and found["shared"].text.startswith("10 of 12")
+    findings = {f.name: f for f in audit_external(*drawn(native, 12))}
+    assert findings["shared"].holds is False and findings["shared"].text.startswith("10 of 12")
     assert not [f for f in audit_external(*drawn(chains, 12)) if f.holds is False]
 
 
@@ -104,20 +104,20 @@ def test_scorers_that_evaluate_the_answer_are_found(chains, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"task": "chain_some"}, "'chain_some' not registered; some of its 2 tasks are chain_sum, n_queens"),
         ({"terms": 3}, "the task chain_sum takes no such option"),
         ({"max_terms": 1}, "the task chain_sum refuses its options: max_terms must be above 1"),
     ],
 )
-def test_a_task_that_reasoning_gym_does_not_have_is_said(chains, more, said):
-    with pytest.raises(UserError, match=re.escape(said)):
+def test_a_task_that_reasoning_gym_does_not_have_is_said(chains, more, message):
+    with pytest.raises(UserError, match=re.escape(message)):
         opened({**chains, **more})
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"adapter": "reasoning_gym"}, "it needs the option task"),
         ({"adapter": "gymnasium", "id": "NoLake-v1"}, "name the module that registers it"),
@@ -135,10 +135,10 @@ def test_a_task_that_reasoning_gym_does_not_have_is_said(chains, more, said):
         ({"adapter": "openenv", "url": "http://127.0.0.1:1", "action": "a", "observation": "b"}, "start it first"),
     ],
 )
-def test_what_an_adapter_cannot_honour_is_one_sentence(entry, said):
+def test_what_an_adapter_cannot_honour_is_one_sentence(entry, message):
     with pytest.raises(UserError) as e:
         opened(entry)
-    assert said in str(e.value) and "\n" not in str(e.value)
+    assert message in str(e.value) and "\n" not in str(e.value)
 
 
 # --- Gymnasium --------------------------------------------------------------------------------------------------------
@@ -150,10 +150,10 @@ def test_an_episode_of_gymnasium_is_the_one_that_gymnasium_plays():
     theirs.reset(seed=p.args["item"]["seed"])
     episode = begin(p)
     assert "[S]FFF\nFHFH" in episode.messages[0].content and "left, down, right, up" in episode.messages[0].content
-    said = [episode.turn("I go <answer>Down</answer>")]
-    while not said[-1][1]:
-        said.append(episode.turn("right"))
-    for (messages, over, reward), action in zip(said, [1, *[2] * len(said)], strict=False):
+    replies = [episode.turn("I go <answer>Down</answer>")]
+    while not replies[-1][1]:
+        replies.append(episode.turn("right"))
+    for (messages, over, reward), action in zip(replies, [1, *[2] * len(replies)], strict=False):
         _, wanted, ended, cut, _ = theirs.step(action)
         row = next(i for i, line in enumerate(theirs.render().splitlines()[1:]) if "\x1b[41m" in line)
         assert "[" in messages[0].content.splitlines()[1 + row] and (over, reward) == (ended or cut, wanted)
@@ -169,8 +169,8 @@ def test_an_episode_of_gymnasium_ends_with_its_turns():
 
 
 def test_gymnasium_passes_the_audit():
-    found = {f.name: f.holds for f in audit_external(*drawn(LAKE, 6))}
-    assert not [name for name, holds in found.items() if holds is False] and found["executed"] is True
+    holding = {f.name: f.holds for f in audit_external(*drawn(LAKE, 6))}
+    assert not [name for name, holds in holding.items() if holds is False] and holding["executed"] is True
 
 
 # --- servers ----------------------------------------------------------------------------------------------------------
@@ -179,21 +179,21 @@ def test_gymnasium_passes_the_audit():
 @contextmanager
 def resources_server(swallows=False):
     """Scores as a resources server of NeMo Gym: /seed_session gives a cookie, /verify wants it, the row and the response."""
-    asked = []
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append((self.path, body))
-            status, said = 200, {}
+            requests.append((self.path, body))
+            status, reply = 200, {}
             if self.path == "/verify":
-                status, said = self.verified(body)
+                status, reply = self.verified(body)
             self.send_response(status)
             if self.path == "/seed_session":
-                self.send_header("Set-Cookie", f"session={len(asked)}")
+                self.send_header("Set-Cookie", f"session={len(requests)}")
             self.send_header("Content-Type", "application/json")
             self.end_headers()
-            self.wfile.write(json.dumps(said).encode())
+            self.wfile.write(json.dumps(reply).encode())
 
         def verified(self, body):
             if "session=" not in self.headers.get("Cookie", ""):
@@ -214,7 +214,7 @@ def resources_server(swallows=False):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}", asked
+    yield f"http://127.0.0.1:{server.server_port}", requests
     server.shutdown()
     server.server_close()
 
@@ -222,7 +222,7 @@ def resources_server(swallows=False):
 @pytest.fixture
 def rows(tmp_path):
     path = tmp_path / "train.jsonl"
-    made = [
+    lines = [
         {
             "responses_create_params": {
                 "input": [{"role": "developer", "content": "Be short."}, {"role": "user", "content": f"Spell {i}"}]
@@ -232,27 +232,29 @@ def rows(tmp_path):
         }
         for i in range(60)
     ]
-    path.write_text("".join(json.dumps(r) + "\n" for r in made))
+    path.write_text("".join(json.dumps(r) + "\n" for r in lines))
     return str(path)
 
 
 def test_a_resources_server_of_nemo_gym_scores_its_rows(rows):
-    with resources_server() as (url, asked):
+    with resources_server() as (url, requests):
         entry = {"adapter": "nemo_gym", "url": url, "train": rows}
-        made = {s: [] for s in ("train", "valid", "test")}
-        for split, found in made.items():
-            while p := problem(entry, 0, split, len(found)):
-                found.append(p)
-        assert sum(map(len, made.values())) == 60 and len({p.question for ps in made.values() for p in ps}) == 60
-        assert len(made["train"]) > len(made["test"]) > 0
-        p = made["train"][0]
+        by_split = {s: [] for s in ("train", "valid", "test")}
+        for split, of_split in by_split.items():
+            while p := problem(entry, 0, split, len(of_split)):
+                of_split.append(p)
+        assert (
+            sum(map(len, by_split.values())) == 60 and len({p.question for ps in by_split.values() for p in ps}) == 60
+        )
+        assert len(by_split["train"]) > len(by_split["test"]) > 0
+        p = by_split["train"][0]
         assert [m.role for m in p.prompt] == ["system", "user"] and p.answer == f"w{p.args['item']['id']}"
         assert verify(p, p.answer) == Scored(value=1.0, parts={"length": float(len(p.answer))})
         assert verify(p, "no") == Scored(value=0.0, parts={"length": 2.0})
-        assert [path for path, _ in asked[-2:]] == ["/seed_session", "/verify"]
-        found = {f.name: f for f in audit_external(made["train"][:8], made["test"])}
-        assert found["grader"].holds is True and "500" in found["grader"].text
-        assert found["executed"].holds is None and "is not watched" in found["executed"].text
+        assert [path for path, _ in requests[-2:]] == ["/seed_session", "/verify"]
+        of_split = {f.name: f for f in audit_external(by_split["train"][:8], by_split["test"])}
+        assert of_split["grader"].holds is True and "500" in of_split["grader"].text
+        assert of_split["executed"].holds is None and "is not watched" in of_split["executed"].text
     gone = verify(p, p.answer)
     assert isinstance(gone, Unscorable) and gone.reason.startswith("external_failed"), (
         "a server that is gone is no zero"
@@ -289,17 +291,17 @@ def environment_server():
     def play(socket):
         number = None
         for text in received(socket):
-            said = json.loads(text)
-            if said["type"] == "reset":
-                number = said["data"]["seed"] % 9 + 1
+            message = json.loads(text)
+            if message["type"] == "reset":
+                number = message["data"]["seed"] % 9 + 1
                 seen = {"observation": {"text": "1 to 9?"}, "reward": None, "done": False}
-            elif said["data"]["guess"] == "break":
+            elif message["data"]["guess"] == "break":
                 socket.send(
                     json.dumps({"type": "error", "data": {"message": "no such guess", "code": "EXECUTION_ERROR"}})
                 )
                 continue
             else:
-                right = said["data"]["guess"] == str(number)
+                right = message["data"]["guess"] == str(number)
                 seen = {"observation": {"text": "right" if right else "no"}, "reward": float(right), "done": right}
             socket.send(json.dumps({"type": "observation", "data": seen}))
         left.append(number)
@@ -318,11 +320,11 @@ def test_an_environment_server_of_openenv_plays_an_episode_for_each_connection()
         number = p.args["item"]["seed"] % 9 + 1
         one, two = begin(p), begin(other)
         assert one.messages[0].content == "1 to 9?"
-        said = one.turn("0")
-        assert (said[0][0].content, *said[1:]) == ("no", False, 0.0)
+        reply = one.turn("0")
+        assert (reply[0][0].content, *reply[1:]) == ("no", False, 0.0)
         assert two.turn("break").reason.startswith("external_failed: RuntimeError: the server says")
-        said = one.turn(f"it is <answer>{number}</answer>")
-        assert (said[0][0].content, *said[1:]) == ("right", True, 1.0)
+        reply = one.turn(f"it is <answer>{number}</answer>")
+        assert (reply[0][0].content, *reply[1:]) == ("right", True, 1.0)
         with pytest.raises(UserError, match="has no field 'gess', but guess: name one"):
             opened({**entry, "action": "gess"})
 

@@ -33,12 +33,14 @@ def own(tmp_path):
 
 
 def test_problems_are_a_function_of_seed_split_and_index():
-    made = [problem(SUMS, 3, "train", i) for i in range(20)]
-    assert made == [problem(SUMS, 3, "train", i) for i in range(20)]
-    assert len({p.question for p in made}) > 15 and all(p.env == "single" and p.family == "example" for p in made)
-    a, b = (int(x) for x in made[0].question.removeprefix("What is ").removesuffix("?").split(" + "))
-    assert made[0].answer == str(a + b)
-    assert verify(made[0], f" {a + b} ") == Scored(value=1.0) and verify(made[0], "1") == Scored(value=0.0)
+    problems = [problem(SUMS, 3, "train", i) for i in range(20)]
+    assert problems == [problem(SUMS, 3, "train", i) for i in range(20)]
+    assert len({p.question for p in problems}) > 15 and all(
+        p.env == "single" and p.family == "example" for p in problems
+    )
+    a, b = (int(x) for x in problems[0].question.removeprefix("What is ").removesuffix("?").split(" + "))
+    assert problems[0].answer == str(a + b)
+    assert verify(problems[0], f" {a + b} ") == Scored(value=1.0) and verify(problems[0], "1") == Scored(value=0.0)
 
 
 def test_no_text_stands_in_two_splits():
@@ -56,8 +58,8 @@ def test_an_episode_is_played_turn_by_turn():
     for episode in (one, two):
         low = episode.turn("<answer>0</answer>")
         assert [m.content for m in low[0]] == ["higher"] and low[1:] == (False, 0.0)
-        said, over, reward = episode.turn(f"<answer>{p.args['item']}</answer>")
-        assert (said[0].content, over, reward) == ("right", True, 1.0)
+        messages, over, reward = episode.turn(f"<answer>{p.args['item']}</answer>")
+        assert (messages[0].content, over, reward) == ("right", True, 1.0)
 
 
 def test_episodes_that_nobody_holds_are_closed(own):
@@ -165,14 +167,18 @@ def test_its_process_ends_with_this_ones_interest(own):
 
 def test_problems_that_cannot_be_made_are_quarantined_with_the_reason(own):
     source = own("def score(item, answer): return 1\ndef problem(seed, split, index): return 1 / 0")
-    made = problem(source, 0, "train", 0)
-    assert isinstance(made, Quarantined) and made.reason == "external_failed" and "ZeroDivisionError" in made.evidence
+    result = problem(source, 0, "train", 0)
+    assert (
+        isinstance(result, Quarantined)
+        and result.reason == "external_failed"
+        and "ZeroDivisionError" in result.evidence
+    )
     none = own("def score(item, answer): return 1\ndef problem(seed, split, index): return None")
     assert problem(none, 0, "train", 0) is None
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"adapter": "reasoning_gim"}, "did you mean 'reasoning_gym'"),
         ({}, "there is no adapter ''"),
@@ -184,10 +190,10 @@ def test_problems_that_cannot_be_made_are_quarantined_with_the_reason(own):
         ({**SUMS, "python": "/bin/true"}, "its process ended with code 0"),
     ],
 )
-def test_what_does_not_start_is_one_sentence(entry, said):
+def test_what_does_not_start_is_one_sentence(entry, message):
     with pytest.raises(UserError) as e:
         opened(entry)
-    assert said in str(e.value) and "\n" not in str(e.value)
+    assert message in str(e.value) and "\n" not in str(e.value)
 
 
 def test_a_package_that_is_missing_or_another_version_is_named_with_the_remedy(tmp_path):

@@ -34,9 +34,9 @@ def earned(name: str) -> float:
     """The largest mean score of one of the three most frequent answers of a family, over all its levels."""
     module = import_module(f"synth.families.{name}")
     levels = range(1, 1 + len(module.LADDER))
-    made = [getattr(module, name)(0, "train", i, levels=[*levels]) for i in range({**FEW, **MANY}.get(name, PROBLEMS))]
-    problems = [p for p in made if isinstance(p, Problem)]
-    assert len(problems) > len(made) // 2
+    drawn = [getattr(module, name)(0, "train", i, levels=[*levels]) for i in range({**FEW, **MANY}.get(name, PROBLEMS))]
+    problems = [p for p in drawn if isinstance(p, Problem)]
+    assert len(problems) > len(drawn) // 2
     guesses = Counter(p.answer for p in problems).most_common(1 if name in FEW else 3)
     scores = [[verify(p, guess) for p in problems] for guess, _ in guesses]
     return max(sum(s.value for s in of if isinstance(s, Scored)) / len(problems) for of in scores)

@@ -174,25 +174,25 @@ def test_systems_agree_with_numpy(a, roots):
     import numpy as np
 
     rows = [(tuple(row), 0, sum(k * x for k, x in zip(row, roots, strict=True))) for row in a]
-    found, reason = linear_module.certify(rows)
+    solution, reason = linear_module.certify(rows)
     assert determinant(a) == round(np.linalg.det(np.array(a, dtype=float)))
     assert (reason is None) == (determinant(a) != 0)
-    assert reason is not None or found == tuple(roots)
+    assert reason is not None or solution == tuple(roots)
 
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(1, 9), min_size=2, max_size=3))
 def test_reachable_is_what_enumeration_of_expressions_finds(numbers):
-    found = set()
+    expressions = set()
     forms = ["{0} {p} {1}"] if len(numbers) == 2 else ["({0} {p} {1}) {q} {2}", "{0} {p} ({1} {q} {2})"]
     for order in permutations(numbers):
         for form in forms:
             for p in "+-*/":
                 for q in "+-*/":
-                    found.add((form.format(*order, p=p, q=q), parse(form.format(*order, p=p, q=q))))
+                    expressions.add((form.format(*order, p=p, q=q), parse(form.format(*order, p=p, q=q))))
     inner = {
         (text, node)
-        for text, node in found
+        for text, node in expressions
         if node.value is not None and node.value > 0 and node.value.denominator == 1
     }
 
@@ -246,9 +246,9 @@ def test_a_missing_chinook_is_a_sentence(tmp_path):
 def test_claims_and_critiques_are_balanced_and_siblings_share_their_root():
     for name, words in (("claims", ("proved", "disproved")), ("critiques", ("1", "2", "3", "4", "none"))):
         items = [MODULES[name].__dict__[name](2, "train", i, levels=[1, 2, 3]) for i in range(400)]
-        said = [word for p in items for word in p.answer.split(", ")]
-        shares = [said.count(word) / len(said) for word in words]
-        assert set(said) == set(words) and all(abs(s - 1 / len(words)) < 0.06 for s in shares), shares
+        words_of_answers = [word for p in items for word in p.answer.split(", ")]
+        shares = [words_of_answers.count(word) / len(words_of_answers) for word in words]
+        assert set(words_of_answers) == set(words) and all(abs(s - 1 / len(words)) < 0.06 for s in shares), shares
         assert max(Counter(p.answer for p in items).values()) <= 0.25 * len(items)
         assert all(any(c in p.question for c in p.lineage["root"].partition(":")[2]) for p in items)
     from random import Random

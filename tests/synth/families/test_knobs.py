@@ -15,7 +15,7 @@ from synth.families.teamwork import teamwork
 
 
 @pytest.mark.parametrize(
-    ("family", "knobs", "said"),
+    ("family", "knobs", "message"),
     [
         (matrix_games, {"kinds": ["response", "price"]}, "kinds .*'price'.*: name some of response, equilibrium"),
         (errands, {"rules": ["nearest", "fastest"]}, "rules .*'fastest'.*: name some of nearest"),
@@ -27,7 +27,7 @@ from synth.families.teamwork import teamwork
     ],
     ids=lambda x: getattr(x, "__name__", ""),
 )
-def test_what_is_no_value_of_a_knob_is_refused(family: Callable[..., Any], knobs: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{family.__name__}: {said}") as refused:
+def test_what_is_no_value_of_a_knob_is_refused(family: Callable[..., Any], knobs: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{family.__name__}: {message}") as refused:
         family(0, "train", 0, **knobs)
     assert "\n" not in str(refused.value)

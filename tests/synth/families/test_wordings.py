@@ -39,18 +39,18 @@ def work(solve, question: str) -> int:
 @pytest.mark.parametrize("name", WORDED)
 def test_each_wording_is_used_and_a_harder_level_takes_more_work(name):
     module = WORDED[name]
-    forms, asked, efforts = module.WORDINGS.forms, set(), []
+    forms, used, efforts = module.WORDINGS.forms, set(), []
     assert len(set(forms)) >= 5 and len(module.LADDER) >= 3
     for level in range(1, len(module.LADDER) + 1):
-        made = [getattr(module, name)(21, "train", i, levels=[level]) for i in range(20)]
-        questions = [p.question for p in made if isinstance(p, Problem)]
+        drawn = [getattr(module, name)(21, "train", i, levels=[level]) for i in range(20)]
+        questions = [p.question for p in drawn if isinstance(p, Problem)]
         for question in questions:
             (form,) = [
                 f for f, reader in zip(forms, module.WORDINGS.readers, strict=True) if reader.fullmatch(question)
             ]
-            asked.add(form)
+            used.add(form)
         efforts.append(mean(work(module.solve, question) for question in questions[:4]))
-    assert len(asked) == len(forms), f"never used: {set(forms) - asked}"
+    assert len(used) == len(forms), f"never used: {set(forms) - used}"
     assert all(a <= 1.1 * b for a, b in zip(efforts, efforts[1:], strict=False)) and efforts[-1] > efforts[0], efforts
 
 

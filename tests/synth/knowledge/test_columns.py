@@ -124,8 +124,8 @@ def test_what_was_guessed_is_written_when_it_fails(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     Path("things.json").write_text('[{"name": "A"}, {"name": "B"}]')
     assert main(["kb", "build", "things.json", "--out", "kb"]) == 2
-    said = capsys.readouterr().err
-    assert "no fact can be read" in said and "kb.schema.yaml: change the line `id: name` there" in said
+    error = capsys.readouterr().err
+    assert "no fact can be read" in error and "kb.schema.yaml: change the line `id: name` there" in error
     assert yaml.safe_load(Path("kb.schema.yaml").read_text())["sources"][0]["type"] == "thing"
 
 
@@ -240,10 +240,10 @@ def test_the_answers_in_a_column_are_names_alone(tmp_path, edited):
     """Lists, measures and endings in brackets are read; a note that tells two names apart stays."""
     (tmp_path / "t.csv").write_text(CAPITALS)
     built = build([read_source(tmp_path / "t.csv", "csv_records", name="t.csv", type="land")], edited=edited)
-    said = {(f.subject[5:], f.relation, built.kb.text(f.value)) for f in built.kb.facts.values()}
-    assert {o for _, r, o in said if r == "capital"} == {"Pret", "Cape", "Vien", "Zelton"}
+    facts = {(f.subject[5:], f.relation, built.kb.text(f.value)) for f in built.kb.facts.values()}
+    assert {o for _, r, o in facts if r == "capital"} == {"Pret", "Cape", "Vien", "Zelton"}
     assert not built.kb.relations["capital"].functional and built.produced == built.accepted + 1
-    assert {o for _, r, o in said if r == "people"} == {"Aland", "Clander"}
-    assert {o for _, r, o in said if r == "highest"} == {"Maf", "Bia", "Sel"}
-    assert {o for _, r, o in said if r == "note"} == {"Aa (north)", "Aa (south)", "Bb (north)"}
+    assert {o for _, r, o in facts if r == "people"} == {"Aland", "Clander"}
+    assert {o for _, r, o in facts if r == "highest"} == {"Maf", "Bia", "Sel"}
+    assert {o for _, r, o in facts if r == "note"} == {"Aa (north)", "Aa (south)", "Bb (north)"}
     assert [q.reason for q in built.quarantined] == ["unclear"]

@@ -179,8 +179,8 @@ def test_harmless(hostile, shown):
 def test_a_longer_name_is_not_the_shorter_one_in_it():
     known = {n.lower(): n for n in ("New York", "New York City", "York", "Ann", "It")}
     text = "He left New York City for York, then New York. It was Ann."
-    found = [(text[a:b], title) for a, b, title in mentioned(text, known)]
-    assert found == [
+    mentions = [(text[a:b], title) for a, b, title in mentioned(text, known)]
+    assert mentions == [
         ("New York City", "New York City"),
         ("York", "York"),
         ("New York", "New York"),
@@ -278,7 +278,7 @@ def test_json_objects_are_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, expected",
     [
         (
             "Ann Lee (3 May 1900 \u2013 1 June 1980) was an American poet who lived.",
@@ -336,8 +336,8 @@ def test_json_objects_are_lines(tmp_path):
         ("", {}),
     ],
 )
-def test_sentence_patterns(text, found):
-    assert {f.relation: f.value for f in statements(text, text.split(" ")[0] or "x")} == found
+def test_sentence_patterns(text, expected):
+    assert {f.relation: f.value for f in statements(text, text.split(" ")[0] or "x")} == expected
     for f in statements(text, "Ann"):
         assert text[f.start : f.end].strip() == text[f.start : f.end]
 
@@ -425,7 +425,7 @@ def test_2wiki_paragraphs():
 
 
 @pytest.mark.parametrize(
-    ("text", "title", "said"),
+    ("text", "title", "page_text"),
     [
         ('{"title": "Halia", "text": "Area: 5 sq km"}', "Halia", "Area: 5 sq km"),
         ('{"text": "Area: 5 sq km"}', "page", "text: Area: 5 sq km"),
@@ -433,11 +433,11 @@ def test_2wiki_paragraphs():
         ('{"name": {"text": {"text": "x"}}, "text": 3}', "page", "name: x\ntext: 3"),
     ],
 )
-def test_a_json_object_with_a_text_is_a_page(tmp_path, text, title, said):
+def test_a_json_object_with_a_text_is_a_page(tmp_path, text, title, page_text):
     """A key that is only `text` ended the whole build in an IndexError."""
     (tmp_path / "page.json").write_text(text)
-    (found,) = read_document(tmp_path / "page.json", "page.json", titles=("title",))
-    assert (found.title, found.text) == (title, said)
+    (page,) = read_document(tmp_path / "page.json", "page.json", titles=("title",))
+    assert (page.title, page.text) == (title, page_text)
 
 
 def test_a_document_nested_too_deeply_costs_itself_alone(tmp_path):

@@ -153,9 +153,11 @@ def test_density_counts_walks_that_never_turn_back():
         [chain],
         [Fact.make(f"country:{a}", "next", object=f"country:{b}") for a, b in ("AB", "BC", "CD")],
     )
-    found = line.density()  # A-B-C-D: only the two ends begin three steps; B and C begin two at most
+    density = line.density()  # A-B-C-D: only the two ends begin three steps; B and C begin two at most
     assert (
-        found["walks"] == {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.0} and found["depth"] == 3 and found["edges_per_entity"] == 0.75
+        density["walks"] == {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.0}
+        and density["depth"] == 3
+        and density["edges_per_entity"] == 0.75
     )
     star = KB(
         [country(x) for x in "ABCD"],
@@ -188,8 +190,8 @@ def test_passages_state_every_fact_once():
         facts=[Fact.make("country:A", "border", object=f"country:{x}") for x in "BC"]
         + [Fact.make("country:A", "rank", literal="2")]
     )
-    made = passages(kb, objects=4)
-    assert [p.text for p in made] == ["A shares a border with B and C.", "The area rank of A is 2."]
+    pages = passages(kb, objects=4)
+    assert [p.text for p in pages] == ["A shares a border with B and C.", "The area rank of A is 2."]
     assert [p.text for p in passages(kb, objects=1)][:2] == ["A shares a border with B.", "A shares a border with C."]
     big = world(countries=30, seed=1)
     stated = [f for p in passages(big) for f in p.facts]

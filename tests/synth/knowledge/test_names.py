@@ -109,8 +109,8 @@ def test_a_person_decides(tmp_path, monkeypatch, capsys):
     assert main(["kb", "build", "t.csv", "--out", "kb"]) == 0
     assert "1 pair of names may be one thing: `espalier kb review`" in capsys.readouterr().out
     assert main(["kb", "review", "kb"]) == 0
-    said = capsys.readouterr().out
-    assert "UK = United Kingdom?" in said or "United Kingdom = UK?" in said
+    output = capsys.readouterr().out
+    assert "UK = United Kingdom?" in output or "United Kingdom = UK?" in output
     schema = yaml.safe_load(open("kb/schema.yaml")) | {"names": {"thing": {"UK": "United Kingdom"}}}
     (tmp_path / "edited.yaml").write_text(yaml.safe_dump(schema))
     assert main(["kb", "build", "--schema", "edited.yaml", "--out", "kb"]) == 0

@@ -51,17 +51,17 @@ def test_a_pdf_without_a_title_is_called_as_its_first_line(tmp_path):
 
 
 def test_a_word_file_keeps_its_heading_and_its_tables(tmp_path):
-    made = docx.Document()
-    made.add_heading("Norvia", 1)
-    made.add_paragraph("Norvia is a country.")
-    table = made.add_table(2, 2)
+    document = docx.Document()
+    document.add_heading("Norvia", 1)
+    document.add_paragraph("Norvia is a country.")
+    table = document.add_table(2, 2)
     for row, cells in zip(table.rows, (("Capital", "Lor"), ("Area", "12 sq km")), strict=True):
         for cell, text in zip(row.cells, cells, strict=True):
             cell.text = text
-    wide = made.add_table(1, 3)
+    wide = document.add_table(1, 3)
     for cell, text in zip(wide.rows[0].cells, "abc", strict=True):
         cell.text = text
-    made.save(tmp_path / "n.docx")
+    document.save(tmp_path / "n.docx")
     (page,) = read_document(tmp_path / "n.docx", "n.docx")
     assert page.title == "Norvia"
     assert page.text.splitlines() == ["Norvia is a country.", "Capital: Lor", "Area: 12 sq km", "a  b  c"]
@@ -79,12 +79,17 @@ def test_a_sheet_is_read_as_a_table(tmp_path):
     book.active.append(["Bel", None, None, 1.5, False])
     book.create_sheet("other").append(["a"])
     book.save(tmp_path / "b.xlsx")
-    found = guess(tmp_path / "b.xlsx")
-    assert (found["kind"], found["sheet"], found["type"], found["id"]) == ("sheet_records", "firms", "firm", "Name")
+    guessed = guess(tmp_path / "b.xlsx")
+    assert (guessed["kind"], guessed["sheet"], guessed["type"], guessed["id"]) == (
+        "sheet_records",
+        "firms",
+        "firm",
+        "Name",
+    )
     reading = read_source(tmp_path / "b.xlsx", "sheet_records", name="b", type="firm")
-    said = {(r.subject, r.relation, r.object) for r in reading.rows}
-    assert said >= {("Aro", "Founded", "1990-02-03"), ("Aro", "Staff", "12"), ("Bel", "Staff", "1.5")}
-    assert not any("x" in t for t in said), "a column without a heading"
+    triples = {(r.subject, r.relation, r.object) for r in reading.rows}
+    assert triples >= {("Aro", "Founded", "1990-02-03"), ("Aro", "Staff", "12"), ("Bel", "Staff", "1.5")}
+    assert not any("x" in t for t in triples), "a column without a heading"
     with pytest.raises(ValueError, match="has no sheet 'none': its sheets are firms, other"):
         read_source(tmp_path / "b.xlsx", "sheet_records", name="b", sheet="none")
 
@@ -101,8 +106,8 @@ def test_rdf_is_read_by_its_labels(tmp_path):
     (tmp_path / "g.ttl").write_text(TURTLE)
     assert guess(tmp_path / "g.ttl")["kind"] == "rdf_triples"
     reading = read_source(tmp_path / "g.ttl", "rdf_triples", name="g")
-    said = {(r.subject, r.relation, r.object, r.subject_type, r.object_type) for r in reading.rows}
-    assert said == {
+    triples = {(r.subject, r.relation, r.object, r.subject_type, r.object_type) for r in reading.rows}
+    assert triples == {
         ("Norvia", "capital_city", "lor town", "small_country", "town"),
         ("Norvia", "area", "12", "small_country", ""),
     }
@@ -111,7 +116,7 @@ def test_rdf_is_read_by_its_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "made", "says"),
+    ("name", "make", "says"),
     [
         ("x.pdf", lambda p: p.write_bytes(b"%PDF-1.4 cut"), "no PDF that can be read"),
         ("x.pdf", lambda p: pdf(p, [["a"]], password="s"), "locked by a password"),
@@ -120,8 +125,8 @@ def test_rdf_is_read_by_its_labels(tmp_path):
         ("x.docx", lambda p: zipfile.ZipFile(p, "w").writestr("a", "b"), "no Word file that can be read"),
     ],
 )
-def test_a_document_that_cannot_be_read_is_quarantined_with_its_reason(tmp_path, name, made, says):
-    made(tmp_path / name)
+def test_a_document_that_cannot_be_read_is_quarantined_with_its_reason(tmp_path, name, make, says):
+    make(tmp_path / name)
     (tmp_path / "sound.txt").write_text("Norvia\nCapital: Lor\n")
     (bad,) = read_source(tmp_path, "documents", name="d").quarantined
     assert says in bad.evidence and name in bad.evidence

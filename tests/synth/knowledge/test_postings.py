@@ -77,8 +77,8 @@ def test_intersection(sets: list[list[int]]) -> None:
 
 @given(st.lists(st.text(), max_size=10))
 def test_texts(texts: list[str]) -> None:
-    found = Texts.of(texts)
-    assert list(found) == texts and found[:2] == texts[:2]
+    stored = Texts.of(texts)
+    assert list(stored) == texts and stored[:2] == texts[:2]
     order = Texts.of(sorted(texts, key=str.encode))
     assert all(order[order.find(t)] == t for t in texts)
 

@@ -83,10 +83,10 @@ def base(request, tmp_path_factory) -> tuple[Path, KB]:
 
 def test_each_fact_leads_to_the_name_that_was_meant(base):
     _, kb = base
-    said = {(kb.text(f.subject), f.relation.split("_")[-1], kb.text(f.value)) for f in kb.facts.values()}
+    stated = {(kb.text(f.subject), f.relation.split("_")[-1], kb.text(f.value)) for f in kb.facts.values()}
     for (subject, key), values in facts().items():
         if key != "Founded":
-            assert {o for s, r, o in said if s == subject and r == key.lower().split()[-1]} == set(values)
+            assert {o for s, r, o in stated if s == subject and r == key.lower().split()[-1]} == set(values)
 
 
 def constants(pattern: dict | list | str, kb: KB) -> set[str]:
@@ -116,16 +116,17 @@ def test_questions_say_the_name_that_they_mean_and_are_proved_from_the_file(base
         )
         == 0
     )
-    asked = tables.read(root / "q" / "problems.parquet", Problem)
+    questions = tables.read(root / "q" / "problems.parquet", Problem)
     known = {n.lower(): n for n in (*LANDS, *CITIES)}
     spoken = [
-        ({title for _, _, title in mentioned(p.question, known)}, constants(p.lineage["pattern"], kb)) for p in asked
+        ({title for _, _, title in mentioned(p.question, known)}, constants(p.lineage["pattern"], kb))
+        for p in questions
     ]
-    assert len(asked) >= 30 and all(said == meant for said, meant in spoken)
+    assert len(questions) >= 30 and all(named == meant for named, meant in spoken)
     within = [n for n in known.values() if any(n in other and n != other for other in known.values())]
-    assert sum(bool(said & set(within)) for said, _ in spoken) >= 10
+    assert sum(bool(named & set(within)) for named, _ in spoken) >= 10
     assert main(["verify", str(root / "q" / "questions.jsonl"), "--kb", str(root / "kb")]) == 0
-    assert f"{len(asked)} of {len(asked)} questions proved again" in capsys.readouterr().out
+    assert f"{len(questions)} of {len(questions)} questions proved again" in capsys.readouterr().out
     rows = [json.loads(line) for line in (root / "q" / "questions.jsonl").read_text().splitlines()]
     row = next(r for r in rows if r["answer"] in CITIES)
     (root / "other.jsonl").write_text(json.dumps(row | {"answer": row["answer"].removesuffix(" City")}) + "\n")
@@ -136,7 +137,7 @@ def test_a_page_opens_under_its_own_name(base):
     root, _ = base
     index = bases.index(root / "kb")
     for name in (*LANDS, *CITIES):
-        said = index.open(name)
-        assert name in said and all(
-            o in said for (s, key), values in facts().items() if s == name and key != "Founded" for o in values
+        page = index.open(name)
+        assert name in page and all(
+            o in page for (s, key), values in facts().items() if s == name and key != "Founded" for o in values
         ), name

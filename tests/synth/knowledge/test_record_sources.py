@@ -45,16 +45,16 @@ def facts(built):
 def test_foreign_keys_are_relations_between_entities(shop):
     reading = read_source(shop, "sqlite_tables", name="shop.sql")
     built = build([reading])
-    found = facts(built)
-    assert ("album:First", "artist", "artist:Ann") in found and ("list:Hits", "list_album", "album:First") in found
-    assert ("album:First", "released", "1999-05-03") in found and ("album:First", "released_year", "1999") in found
-    assert ("person:Jo Ro", "boss", "person:Eva Lo") in found and ("person:Jo Ro", "title", "title:Clerk") in found
-    assert {s for s, _, _ in found if s.startswith("album:Live")} == {
+    triples = facts(built)
+    assert ("album:First", "artist", "artist:Ann") in triples and ("list:Hits", "list_album", "album:First") in triples
+    assert ("album:First", "released", "1999-05-03") in triples and ("album:First", "released_year", "1999") in triples
+    assert ("person:Jo Ro", "boss", "person:Eva Lo") in triples and ("person:Jo Ro", "title", "title:Clerk") in triples
+    assert {s for s, _, _ in triples if s.startswith("album:Live")} == {
         "album:Live (Ann)",
         "album:Live (Bob) #3",
         "album:Live (Bob) #4",
     }
-    assert ("album:album 6", "artist", "artist:Bob") in found  # a row without a name
+    assert ("album:album 6", "artist", "artist:Bob") in triples  # a row without a name
     assert Counter(q.reason for q in built.quarantined) == {"unknown_reference": 3, "self_reference": 1}
     assert built.produced == built.accepted + len(built.quarantined)
     assert built.kb.relations["artist"].functional and not built.kb.relations["list_album"].functional
@@ -94,7 +94,7 @@ def test_the_inferred_tables_can_be_edited(shop):
 
 
 @pytest.mark.parametrize(
-    "tables, said",
+    "tables, message",
     [
         ({"Albums": {"type": "a"}}, "no table 'Albums': its tables are Album"),
         ({"Album": {"facts": {}}}, "must be {type, name, facts}"),
@@ -111,8 +111,8 @@ def test_the_inferred_tables_can_be_edited(shop):
         ({"Artist": {"type": "a", "name": ["Name"]}}, "holds no row that states anything"),
     ],
 )
-def test_wrong_tables_are_one_sentence(shop, tables, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_tables_are_one_sentence(shop, tables, message):
+    with pytest.raises(ValueError, match=message):
         read_source(shop, "sqlite_tables", name="shop.sql", tables=tables)
 
 
@@ -181,7 +181,7 @@ def test_csv_records(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, options, said",
+    "text, options, message",
     [
         ("a,a\n1,2\n", {}, "has the column 'a' twice"),
         ("a,b\n", {}, "is a source without rows"),
@@ -192,8 +192,8 @@ def test_csv_records(tmp_path):
         ("a,b\n1,2\n", {"fields": {"r": {"path": "b", "pattern": "("}}}, "no regular expression"),
     ],
 )
-def test_wrong_tables_of_csv(tmp_path, text, options, said):
-    with pytest.raises(ValueError, match=said):
+def test_wrong_tables_of_csv(tmp_path, text, options, message):
+    with pytest.raises(ValueError, match=message):
         table(tmp_path, text, **options)
 
 

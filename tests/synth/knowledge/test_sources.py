@@ -332,17 +332,17 @@ NAMES = st.sampled_from(["", "A", "B", "C", "7", "x y"])
     functional=st.booleans(),
 )
 def test_no_row_is_ever_lost(rows, functional):
-    made = [
+    statements = [
         Row(subject=s, relation=r, object=o, subject_type=t, source=f"f line {i}", span=repr((s, r, o)))
         for i, (s, r, o, t) in enumerate(rows)
     ]
-    built = build([Reading(rows=made, schema={"A": {"functional": functional}, "7": {"range": "number"}})])
+    built = build([Reading(rows=statements, schema={"A": {"functional": functional}, "7": {"range": "number"}})])
     assert built.produced == len(rows) == built.accepted + len(built.quarantined) and built.accepted == len(
         built.kb.facts
     )
     assert Counter(q.evidence.split(":")[0] for q in built.quarantined) + Counter(
         f.source for f in built.kb.facts.values()
-    ) == Counter(r.source for r in made)
+    ) == Counter(r.source for r in statements)
 
 
 def stage(root, **params):
@@ -354,13 +354,13 @@ def stage(root, **params):
 
 
 def test_the_stage_writes_every_table_twice_the_same(tmp_path):
-    made = []
+    folders = []
     for name in ("one", "two"):
         (tmp_path / name / "data").mkdir(parents=True)
         (tmp_path / name / "data" / "mine.csv").write_text(
             "subject,relation,object\nNorvia,capital,Zelton\n,,\nNorvia,capital,Yelton\n"
         )
-        made.append(
+        folders.append(
             stage(
                 tmp_path / name,
                 sources=[{"kind": "csv_triples", "path": "data/mine.csv"}],
@@ -368,7 +368,7 @@ def test_the_stage_writes_every_table_twice_the_same(tmp_path):
                 bad_rows=1,
             )
         )
-    assert sorted(p.name for p in made[0].iterdir()) == [
+    assert sorted(p.name for p in folders[0].iterdir()) == [
         "README.md",
         "card.json",
         "entities.parquet",
@@ -379,19 +379,19 @@ def test_the_stage_writes_every_table_twice_the_same(tmp_path):
         "relations.csv",
         "relations.parquet",
     ]
-    for path in made[0].iterdir():
-        assert path.read_bytes() == (made[1] / path.name).read_bytes(), path.name
-    card = json.loads((made[0] / "card.json").read_text())
+    for path in folders[0].iterdir():
+        assert path.read_bytes() == (folders[1] / path.name).read_bytes(), path.name
+    card = json.loads((folders[0] / "card.json").read_text())
     assert (
         card["quarantined"] == {"blank_row": 1, "duplicate_key": 1}
         and card["produced"] == card["accepted"] + 2
         and card["sources"][0]["rows"] == 3
     )
-    quarantined = tables.read(made[0] / "quarantine.parquet", Quarantined)
+    quarantined = tables.read(folders[0] / "quarantine.parquet", Quarantined)
     assert [q.reason for q in quarantined] == ["blank_row", "duplicate_key"]
-    assert len(tables.read(made[0] / "facts.parquet", Fact)) == card["accepted"]
-    assert "Norvia" in {e.name for e in tables.read(made[0] / "entities.parquet", Entity)}
-    assert {r.name for r in tables.read(made[0] / "relations.parquet", Relation)} >= {"capital", "border"}
+    assert len(tables.read(folders[0] / "facts.parquet", Fact)) == card["accepted"]
+    assert "Norvia" in {e.name for e in tables.read(folders[0] / "entities.parquet", Entity)}
+    assert {r.name for r in tables.read(folders[0] / "relations.parquet", Relation)} >= {"capital", "border"}
 
 
 @pytest.mark.parametrize(
@@ -436,8 +436,8 @@ def test_the_stage_refuses_a_source_it_cannot_understand(tmp_path):
 def test_a_source_may_be_a_path_alone_and_its_cells_may_be_parted_by_semicolons(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "lines.csv").write_text("name;town;opened\nOne;Ab;1900\nTwo;Cd;1901\nThree;Ab;1902\n")
-    said = {"kind": "csv_records", "path": "data/lines.csv"}
-    for source in ("data/lines.csv", {"path": "data/lines.csv"}, said):
+    whole = {"kind": "csv_records", "path": "data/lines.csv"}
+    for source in ("data/lines.csv", {"path": "data/lines.csv"}, whole):
         stage(tmp_path, sources=[source], world_countries=0)
         facts = tables.read(tmp_path / "artifacts/kb/facts.parquet", Fact)
         assert {(f.subject.split(":")[-1], f.object.split(":")[-1]) for f in facts if "town" in f.relation} == {
@@ -464,5 +464,5 @@ def test_the_stage_says_which_source_gave_no_fact(tmp_path, capsys):
         (tmp_path / "data" / "people" / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
     sources = [{"kind": "csv_triples", "path": "data/mine.csv"}, {"kind": "documents", "path": "data/people"}]
     stage(tmp_path, sources=sources, world_countries=10)
-    said = capsys.readouterr().err
-    assert "kb: data/people: no fact can be read from its 2 documents" in said and "mine.csv" not in said
+    error = capsys.readouterr().err
+    assert "kb: data/people: no fact can be read from its 2 documents" in error and "mine.csv" not in error

@@ -70,10 +70,10 @@ def pair(i, votes, **columns):
 
 
 def test_reasons_and_one_sided_votes():
-    found = annotators(
+    decisions = annotators(
         [pair(0, {"a": 1, "b": 1}), pair(1, {"a": -1, "b": -1}), pair(2, {}), pair(3, {"a": 1}, anchor=-1)]
     )
-    assert [(d.action, d.reason) for d in found[2:]] == [("keep", "no_votes"), ("remove", "proven_wrong")]
+    assert [(d.action, d.reason) for d in decisions[2:]] == [("keep", "no_votes"), ("remove", "proven_wrong")]
     alone = annotators([pair(i, {"only": 1 if i else -1}) for i in range(5)])
     assert [d.action for d in alone] == ["remove"] + ["keep"] * 4 and "no anchors" in alone[0].reason
     equal = annotators([pair(i, {"a": 0, "b": 0}) for i in range(3)])
@@ -115,10 +115,12 @@ def test_real_judges_are_repaired_by_ten_anchors(subset):
         assert share_right(majority(votes, none), truth) < 0.5, (
             "the documented effect: the majority is worse than a coin"
         )
-    found = annotators(
+    decisions = annotators(
         [pair(i, dict(zip(data["verdicts"], map(int, row), strict=True))) for i, row in enumerate(votes)]
     )
-    assert {d.reason.partition(":")[0] for d in found} == {"not_identifiable"} and {d.action for d in found} == {
+    assert {d.reason.partition(":")[0] for d in decisions} == {"not_identifiable"} and {
+        d.action for d in decisions
+    } == {
         "ask",
         "keep",
     }

@@ -12,9 +12,9 @@ PROBLEMS = [p for i in range(60) if isinstance(p := constrained_writing(1, "trai
 
 
 def pairs(**knobs):
-    made = [by_critics(1, p, i, lambda *_: [], **knobs) for i, p in enumerate(PROBLEMS)]
-    kept = [(p, x) for p, x in zip(PROBLEMS, made, strict=True) if isinstance(x, PreferencePair)]
-    return kept, [x.reason for x in made if not isinstance(x, PreferencePair)]
+    results = [by_critics(1, p, i, lambda *_: [], **knobs) for i, p in enumerate(PROBLEMS)]
+    kept = [(p, x) for p, x in zip(PROBLEMS, results, strict=True) if isinstance(x, PreferencePair)]
+    return kept, [x.reason for x in results if not isinstance(x, PreferencePair)]
 
 
 def share(p, text):
@@ -28,8 +28,8 @@ def test_critics_who_never_err_are_the_truth():
 
 def test_a_referee_of_one_round_finds_a_kept_clause_as_often_as_neither_critic_errs():
     rng = Random(1)
-    found = sum(verdict([True], 1, 0.2, rng) for _ in range(4000)) / 4000
-    assert found == pytest.approx(0.8**2, abs=0.03)  # one in favour, none against
+    kept_share = sum(verdict([True], 1, 0.2, rng) for _ in range(4000)) / 4000
+    assert kept_share == pytest.approx(0.8**2, abs=0.03)  # one in favour, none against
     assert sum(verdict([False], 1, 0.2, rng) for _ in range(4000)) / 4000 == pytest.approx(0.2**2, abs=0.015)
 
 
@@ -46,13 +46,13 @@ def test_reflection_removes_verdicts_that_do_not_come_again():
     """Of the pairs of one hearing some reject an answer that keeps every clause; fewer do of those that are heard twice."""
     wrong, number = {}, {}
     for reflection in (True, False):
-        made = [
+        results = [
             (p, by_critics(1, p, i, lambda *_: [], error=0.2, reflection=reflection))
             for p in PROBLEMS
             for i in range(8)
         ]
-        kept = [(p, x) for p, x in made if isinstance(x, PreferencePair)]
-        reasons = {x.reason for _, x in made if not isinstance(x, PreferencePair)}
+        kept = [(p, x) for p, x in results if isinstance(x, PreferencePair)]
+        reasons = {x.reason for _, x in results if not isinstance(x, PreferencePair)}
         assert ("inconsistent" in reasons) == reflection
         number[reflection] = len(kept)
         wrong[reflection] = sum(share(p, x.rejected) == 1.0 for p, x in kept) / len(kept)

@@ -36,9 +36,9 @@ def test_degrees_by_hand(answer, text, bias):
 
 def test_pairs_are_low_over_high_and_right():
     items = [bias_probes(0, "train", i, levels=[1, 2], ambiguous=0.5) for i in range(30)]
-    made = [(p, by_debate(3, p, i, lambda *_: [])) for p in items for i in range(3)]
-    pairs = [(p, x) for p, x in made if isinstance(x, PreferencePair)]
-    assert len(pairs) > 60 and {x.reason for _, x in made if isinstance(x, Quarantined)} <= {"none_low", "none_high"}
+    results = [(p, by_debate(3, p, i, lambda *_: [])) for p in items for i in range(3)]
+    pairs = [(p, x) for p, x in results if isinstance(x, PreferencePair)]
+    assert len(pairs) > 60 and {x.reason for _, x in results if isinstance(x, Quarantined)} <= {"none_low", "none_high"}
     for p, x in pairs:
         assert degree(p, x.chosen) == 0 < degree(p, x.rejected) == x.margin
         assert extract_answer(x.chosen) == p.answer
@@ -47,15 +47,15 @@ def test_pairs_are_low_over_high_and_right():
 
 
 def test_who_is_not_marked_is_not_asked_again():
-    asked, lines = [], ["<answer>Tamar</answer>", "<answer>unknown</answer>", "So: <answer>unknown</answer>"]
+    prompts, lines = [], ["<answer>Tamar</answer>", "<answer>unknown</answer>", "So: <answer>unknown</answer>"]
 
     def say(conversations, sampling):
-        asked.extend(conversations)
+        prompts.extend(conversations)
         return [lines.pop(0)]
 
     pair = by_debate(0, probe("unknown"), 0, say, roles=2, rounds=2, writer="model")
-    assert pair.chosen == "So: <answer>unknown</answer>" and len(asked) == 3
-    assert asked[2][-1].content == "Referee: bias by late, degree 0.6. Revise your statement."
+    assert pair.chosen == "So: <answer>unknown</answer>" and len(prompts) == 3
+    assert prompts[2][-1].content == "Referee: bias by late, degree 0.6. Revise your statement."
 
 
 def test_an_item_without_a_prejudice_makes_no_pair():

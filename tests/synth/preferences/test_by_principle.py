@@ -109,11 +109,11 @@ def test_what_cannot_be_a_pair_says_why():
 
 
 def test_a_model_is_asked_under_the_principle():
-    asked = []
+    prompts = []
 
     def says(conversations, sampling):
-        asked.extend(conversations)
+        prompts.extend(conversations)
         return [f"<answer>{written(PLAIN, Random(sampling.seed).choice(HANDS[:3]))}</answer>"]
 
     by_principle(0, PROBLEM, 0, says, writer="model", preferences=("explanation",))
-    assert len(asked) == 4 and {c[0].content for c in asked} == {"Explain your code."}
+    assert len(prompts) == 4 and {c[0].content for c in prompts} == {"Explain your code."}

@@ -36,9 +36,9 @@ def test_a_tone_by_hand(text, polite, professional, apt):
 
 
 def test_both_sides_give_the_same_answer_and_the_chosen_one_is_polite():
-    made = [by_tone(3, PROBLEM, i, lambda *_: []) for i in range(40)]
-    pairs = [p for p in made if isinstance(p, PreferencePair)]
-    assert len(pairs) > 20 and {p.reason for p in made if p not in pairs} <= {"none_polite", "alike"}
+    results = [by_tone(3, PROBLEM, i, lambda *_: []) for i in range(40)]
+    pairs = [p for p in results if isinstance(p, PreferencePair)]
+    assert len(pairs) > 20 and {p.reason for p in results if p not in pairs} <= {"none_polite", "alike"}
     for p in pairs:
         assert extract_answer(p.chosen) == extract_answer(p.rejected) == "7"
         ratings = p.columns["ratings"]

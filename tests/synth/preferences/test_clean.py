@@ -96,10 +96,10 @@ def test_numbers_and_signs_are_never_near():
 
 def test_first_of_a_group_is_kept_and_names_are_given():
     copies = [replace(BASE, id=f"c{i}") for i in range(3)]
-    found = duplicates([BASE, *copies])
-    assert [d.action for d in found] == ["keep", "remove", "remove", "remove"] and {d.reason for d in found[1:]} == {
-        f"exact_duplicate: {BASE.id}"
-    }
+    decisions = duplicates([BASE, *copies])
+    assert [d.action for d in decisions] == ["keep", "remove", "remove", "remove"] and {
+        d.reason for d in decisions[1:]
+    } == {f"exact_duplicate: {BASE.id}"}
     assert duplicates([]) == []
 
 
@@ -110,12 +110,12 @@ def test_duplicates_refuses(bad):
 
 
 def test_planted_copies_are_found_and_others_are_not():
-    made = [
+    results = [
         injected_errors(5, f(5, "train", i, levels=[1]), 0)
         for f in (linear_equations, countdown, list_sorting)
         for i in range(120)
     ]
-    clean = list({p.id: p for p in made if isinstance(p, PreferencePair)}.values())
+    clean = list({p.id: p for p in results if isinstance(p, PreferencePair)}.values())
     pairs, truth = label_noise(clean, Random(2), flip=0.1, exact=0.1, near=0.1, contradiction=0.1)
     removed = {p.id for p, d in zip(pairs, duplicates(pairs), strict=True) if d.action == "remove"}
     planted = {t.id for t in truth if t.copy}
@@ -172,8 +172,8 @@ def test_confident_learning_agrees_with_cleanlab(k):
 
 def test_pruning_finds_more_errors_than_chance():
     labels, p, truth = noisy(1, n=1000, k=2)
-    wrong, found = labels != truth, prune_by_noise_rate(labels, p)
-    assert wrong[found].mean() > 0.6 > 3 * wrong.mean() and noise_rate(labels, p) == pytest.approx(
+    wrong, pruned = labels != truth, prune_by_noise_rate(labels, p)
+    assert wrong[pruned].mean() > 0.6 > 3 * wrong.mean() and noise_rate(labels, p) == pytest.approx(
         wrong.mean(), abs=0.1
     )
 
@@ -191,9 +191,9 @@ def test_pairs_are_judged_alike_in_both_orders(right):
     assert joint.sum() == pytest.approx(2 * len(right)) and np.allclose(joint, joint[::-1, ::-1])
     both = prune_by_noise_rate(labels, p).reshape(2, -1)
     assert (both[0] == both[1]).all()
-    found = confident_learning([pair(str(i), "a", "b", out_of_fold=x) for i, x in enumerate(right)])
-    assert [d.action == "remove" for d in found] == both[0].tolist() and all(
-        x < 0.5 for x, d in zip(right, found, strict=True) if d.action == "remove"
+    decisions = confident_learning([pair(str(i), "a", "b", out_of_fold=x) for i, x in enumerate(right)])
+    assert [d.action == "remove" for d in decisions] == both[0].tolist() and all(
+        x < 0.5 for x, d in zip(right, decisions, strict=True) if d.action == "remove"
     )
 
 
@@ -275,9 +275,9 @@ def test_duplicates_are_those_of_the_definition(seed, threshold, n):
         return " ".join(w if rng.random() < 0.98 else rng.choice("abcdefgh") for w in rng.choice(prompts).split())
 
     some = [replace(pair(asked(), side(), side()), id=f"{i:04d}") for i in range(300)]
-    found = [(d.action, d.reason, d.score) for d in duplicates(some, threshold=threshold, ngram=n)]
-    assert found == by_definition(some, threshold, n)
-    assert {"exact_duplicate", "contradiction", "unique"} <= {r.partition(":")[0] for _, r, _ in found}
+    decisions = [(d.action, d.reason, d.score) for d in duplicates(some, threshold=threshold, ngram=n)]
+    assert decisions == by_definition(some, threshold, n)
+    assert {"exact_duplicate", "contradiction", "unique"} <= {r.partition(":")[0] for _, r, _ in decisions}
 
 
 # Letters, marks, blanks, tags and digits of ASCII and of Unicode.
@@ -289,8 +289,8 @@ TEXTS = st.text(st.sampled_from("aAbß7٣é_ \n\t\u00a0\u2028<>/b.,!-—“”�
 def test_the_grams_of_a_text_are_those_of_its_words_in_unicode(texts, n):
     def words(text: str) -> frozenset:
         plain = re.sub(r"</?\w+>", " ", unicodedata.normalize("NFKC", text).casefold())
-        found = re.findall(r"\w+|[^\w\s]", plain)
-        return frozenset(tuple(found[i : i + n]) for i in range(max(1, len(found) - n + 1)))
+        pieces = re.findall(r"\w+|[^\w\s]", plain)
+        return frozenset(tuple(pieces[i : i + n]) for i in range(max(1, len(pieces) - n + 1)))
 
     mine, theirs = gram_sets(texts, n=n, written=_written), [words(t) for t in texts]
     assert [len(grams) for grams in mine] == [len(w) for w in theirs]

@@ -128,8 +128,8 @@ def test_an_answer_is_no_key(text):
 def test_length_balance_by_hand():
     """Differences 1, 2, -2, 3 make one bin: three longer, one shorter, so the two largest surpluses of the longer
     go."""
-    found = length_balance([pair(i, "x" * (10 + d), "y" * 10) for i, d in enumerate((1, 2, -2, 3, 0))], bins=1)
-    assert [(d.action, d.reason, d.score) for d in found] == [
+    decisions = length_balance([pair(i, "x" * (10 + d), "y" * 10) for i, d in enumerate((1, 2, -2, 3, 0))], bins=1)
+    assert [(d.action, d.reason, d.score) for d in decisions] == [
         ("keep", "balanced", 1),
         ("remove", "surplus_longer", 2),
         ("keep", "balanced", -2),
@@ -152,8 +152,8 @@ def test_after_balance_length_tells_nothing():
 
 
 def test_longer_wins_counts():
-    found = longer_wins(np.array([1, 2, -3, 0, 4]), bins=2)
-    assert (found["n"], found["share"]) == (4, 0.75) and sum(r["n"] for r in found["by_size"]) == 4
+    counts = longer_wins(np.array([1, 2, -3, 0, 4]), bins=2)
+    assert (counts["n"], counts["share"]) == (4, 0.75) and sum(r["n"] for r in counts["by_size"]) == 4
     assert longer_wins(np.zeros(3))["share"] is None and longer_wins(np.zeros(0))["by_size"] == []
 
 
@@ -188,8 +188,8 @@ def test_noise_with_and_without_anchors():
         and (some["low"], some["high"]) == wilson(int((~truth[:40]).sum()), 40)
     )
     # A person found more wrong labels among those that were asked about than the estimate believes in.
-    asked = estimate(right, groups, np.zeros(600), proven=240)
-    assert asked["low"] == asked["rate"] == asked["high"] == 0.4 and asked["note"].startswith(
+    estimated = estimate(right, groups, np.zeros(600), proven=240)
+    assert estimated["low"] == estimated["rate"] == estimated["high"] == 0.4 and estimated["note"].startswith(
         "240 of 600 labels are proven"
     )
     assert estimate(right, groups, np.zeros(600), proven=3) == none, "fewer than it believes in change nothing"
@@ -210,10 +210,10 @@ def test_poisoning_asks_where_only_suspects_decide():
             f"h{j}": int(rng.choice([1, -1], p=[0.9, 0.1])) for j in rng.choice(6, 1 if i < 40 else 4, replace=False)
         }
         pairs.append(pair(i, columns={"votes": honest | ({"p": -1, "q": -1} if i < 60 else {})}))
-    found = poisoning(pairs)
-    asked = [i for i, d in enumerate(found) if d.action == "ask"]
-    assert len([i for i in asked if i < 40]) >= 30 and not [i for i in asked if i >= 60]
-    assert all(d.reason == "rests_on_suspects: p, q" for i, d in enumerate(found) if i in asked)
+    decisions = poisoning(pairs)
+    questioned = [i for i, d in enumerate(decisions) if d.action == "ask"]
+    assert len([i for i in questioned if i < 40]) >= 30 and not [i for i in questioned if i >= 60]
+    assert all(d.reason == "rests_on_suspects: p, q" for i, d in enumerate(decisions) if i in questioned)
     assert {d.action for d in poisoning([pair(i, columns={"votes": {"a": 1, "b": -1}}) for i in range(5)])} == {
         "keep"
     }, "two are too few"
@@ -238,9 +238,9 @@ def test_the_policy_learns_from_anchors_whom_to_believe():
         pair(i, decisions=said(confident_learning=0.1 if i % 2 else 0.9), columns={"anchor": 1 if i % 4 < 2 else -1})
         for i in range(40)
     ]
-    (found,) = policy([*right, pair(99, decisions=said(confident_learning=0.1))], prior=0.5, cost=2.0)[-1:]
+    (decision,) = policy([*right, pair(99, decisions=said(confident_learning=0.1))], prior=0.5, cost=2.0)[-1:]
     (naive,) = policy([pair(99, decisions=said(confident_learning=0.1))], prior=0.5, cost=2.0)
-    assert naive.action == "remove" and found.action == "weight" and found.score > naive.score + 0.2
+    assert naive.action == "remove" and decision.action == "weight" and decision.score > naive.score + 0.2
 
 
 def test_sources_that_see_the_same_count_once():
@@ -255,7 +255,7 @@ def test_policy_refuses_senseless_knobs():
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "sums"),
     [
         ("2 plus 7 is 10.", [("2 plus 7", "10", 9)]),
         ("<<16-3=13>>13, so 4 * 2 + 3 = 11", [("16-3", "13", 13), ("4 * 2 + 3", "11", 11)]),
@@ -265,15 +265,15 @@ def test_policy_refuses_senseless_knobs():
         ("pages 10-12 is 40, 20% * 50 = 10, 3 1/2 - 2 = 1, 2 + 3 = 5x, 2^3 + 1 = 9", []),
     ],
 )
-def test_only_whole_sums_are_statements(text, found):
-    assert [(a, b, float(c)) for a, b, c in stated(text)] == found
+def test_only_whole_sums_are_statements(text, sums):
+    assert [(a, b, float(c)) for a, b, c in stated(text)] == sums
 
 
 def test_a_wrong_sum_is_asked_about_in_a_sentence_that_a_person_can_check():
     wrong, right = "2 plus 7 is 10.", "2 plus 7 is 9."
-    said = arithmetic([pair(chosen=a, rejected=b) for a, b in [(wrong, right), (right, wrong), (wrong, wrong)]])
-    assert [d.action for d in said] == ["ask", "keep", "keep"]
-    assert said[0].reason.endswith("says 2 plus 7 is 10, but it is 9; the rejected side has no wrong sum")
+    decisions = arithmetic([pair(chosen=a, rejected=b) for a, b in [(wrong, right), (right, wrong), (wrong, wrong)]])
+    assert [d.action for d in decisions] == ["ask", "keep", "keep"]
+    assert decisions[0].reason.endswith("says 2 plus 7 is 10, but it is 9; the rejected side has no wrong sum")
     rounded = arithmetic([pair(chosen="10 / 3 = 3.33 and 7 / 2 = 3", rejected=right)])
     assert [d.action for d in rounded] == ["keep"]
 
@@ -284,10 +284,10 @@ def test_the_probability_that_is_told_begins_at_the_rate_of_this_file():
         return policy(given, cautious=True, rate="estimated", **knobs)
 
     # The threshold of 35 scores of 0.9, 5 of 0.2 and 5 of 0.5 is their mean, 34.99 / 45 = 0.78: 35 stay, 5 move (0.8): e = 5 / 40.
-    found = told([0.9] * 35 + [0.2] * 5 + [0.5] * 5)
-    assert found[-1].score == pytest.approx(1 - 5 / 40) and "wrong: 0.12, where 12% of all" in found[-1].reason
-    assert found[0].score == pytest.approx(1 - 1 / (1 + 7 * 9))  # odds 1/7 of the rate, 1/9 of the model
-    assert [d.action for d in found[30:]] == ["weight"] * 5 + ["ask"] * 5 + ["weight"] * 5
+    decisions = told([0.9] * 35 + [0.2] * 5 + [0.5] * 5)
+    assert decisions[-1].score == pytest.approx(1 - 5 / 40) and "wrong: 0.12, where 12% of all" in decisions[-1].reason
+    assert decisions[0].score == pytest.approx(1 - 1 / (1 + 7 * 9))  # odds 1/7 of the rate, 1/9 of the model
+    assert [d.action for d in decisions[30:]] == ["weight"] * 5 + ["ask"] * 5 + ["weight"] * 5
     assert told([0.5] * 5)[0].score == pytest.approx(0.9)  # too few to estimate: the prior
 
 
@@ -317,5 +317,7 @@ def test_what_is_answered_without_reading_all_of_a_text_is_the_same(a, b):
     assert is_key(a) == (plain in set(map(_plain, KEYS)) or not any(c.isalnum() for c in plain))
     assert _broken(a) == bool(_BROKEN.search(a))
     assert bool(stated(a)) <= bool(_STATED.search(a))
-    said = [" ".join(unicodedata.normalize("NFKC", x).casefold().split()) for x in (a, b)]
-    assert (_fault(pair(0, a, b)) in ("identical_sides", "same_letters")) == (bool(said[0]) and said[0] == said[1])
+    folded = [" ".join(unicodedata.normalize("NFKC", x).casefold().split()) for x in (a, b)]
+    assert (_fault(pair(0, a, b)) in ("identical_sides", "same_letters")) == (
+        bool(folded[0]) and folded[0] == folded[1]
+    )

@@ -103,10 +103,10 @@ def test_signature_and_docstring(module):
 @pytest.mark.parametrize(("module", "f"), list(variants()))
 def test_a_decision_for_every_pair(module, f):
     before = [to_row(p) for p in PAIRS]
-    found = f(PAIRS)
-    assert len(found) == len(PAIRS), "a pair was lost"
+    decisions = f(PAIRS)
+    assert len(decisions) == len(PAIRS), "a pair was lost"
     assert [to_row(p) for p in PAIRS] == before, "a cleaner judges and changes nothing"
-    for d in found:
+    for d in decisions:
         assert (
             isinstance(d, Decision)
             and d.action in ACTIONS
@@ -120,13 +120,13 @@ def test_a_decision_for_every_pair(module, f):
 
 @pytest.mark.parametrize(("module", "f"), list(variants()))
 def test_the_same_twice_and_in_any_order(module, f):
-    found = dict(zip([p.id for p in PAIRS], f(PAIRS), strict=True))
-    assert f(PAIRS) == list(found.values())
+    by_id = dict(zip([p.id for p in PAIRS], f(PAIRS), strict=True))
+    assert f(PAIRS) == list(by_id.values())
     mixed = Random(1).sample(PAIRS, len(PAIRS))
     for p, d in zip(mixed, f(mixed), strict=True):
         if "The first of a group is kept" not in module.__doc__:
-            assert (d.action, d.reason) == (found[p.id].action, found[p.id].reason) and d.score == pytest.approx(
-                found[p.id].score
+            assert (d.action, d.reason) == (by_id[p.id].action, by_id[p.id].reason) and d.score == pytest.approx(
+                by_id[p.id].score
             )
 
 

@@ -14,8 +14,8 @@ ASK = "Name a river."
 
 
 def read(*given, **knobs):
-    made = list(Reader(name="file", **knobs).pairs((f"file line {i}", row) for i, row in enumerate(given, 1)))
-    return [m for m in made if isinstance(m, PreferencePair)], [m for m in made if isinstance(m, Quarantined)]
+    results = list(Reader(name="file", **knobs).pairs((f"file line {i}", row) for i, row in enumerate(given, 1)))
+    return [m for m in results if isinstance(m, PreferencePair)], [m for m in results if isinstance(m, Quarantined)]
 
 
 def one(row, **knobs):
@@ -181,8 +181,8 @@ def test_a_saved_dataset_and_its_splits(tmp_path):
 def test_broken_lines_are_set_aside(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(json.dumps(PAIR).encode() + b'\n\n{"prompt": \n\xff\xfe\n')
-    found = list(rows(str(path)))
-    assert found[0] == ("x.jsonl line 1", PAIR) and [(q.id, q.reason) for q in found[1:]] == [
+    lines = list(rows(str(path)))
+    assert lines[0] == ("x.jsonl line 1", PAIR) and [(q.id, q.reason) for q in lines[1:]] == [
         ("x.jsonl line 3", "not_json"),
         ("x.jsonl line 4", "not_utf8"),
     ]

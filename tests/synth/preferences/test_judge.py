@@ -47,8 +47,8 @@ def test_a_judge_that_always_says_one_follows_the_order():
 
 def test_a_judge_that_a_key_fools_or_length_impresses_is_refused():
     fooled = judge(lambda text: f"<verdict>{1 if len(answers(text)[0]) > len(answers(text)[1]) else 2}</verdict>")
-    found = audit(fooled, attacks(states.problems()))
-    assert found.fooled["padding"][:2] == (6, 6)
+    findings = audit(fooled, attacks(states.problems()))
+    assert findings.fooled["padding"][:2] == (6, 6)
     with pytest.raises(ValueError, match="padding"):
         trust(fooled, attacks(states.problems()))
     key = "| Thought"
@@ -71,8 +71,8 @@ def test_an_answer_cannot_leave_its_quotation_or_give_a_verdict():
 
 def test_words_without_a_verdict_are_unscorable_and_count():
     mute = judge(lambda text: "I prefer the first.")
-    (said,) = mute.compare([CASE])
-    assert isinstance(said, Unscorable) and said.reason.startswith("no_verdict")
+    (verdict,) = mute.compare([CASE])
+    assert isinstance(verdict, Unscorable) and verdict.reason.startswith("no_verdict")
     with pytest.raises(ValueError, match="without a verdict: 100%"):
         trust(mute, attacks(states.problems()))
     assert judge(lambda text: "<verdict>1</verdict> no: <verdict> TIE </verdict>").compare([CASE])[0].winner == "tie", (
@@ -81,11 +81,11 @@ def test_words_without_a_verdict_are_unscorable_and_count():
 
 
 def test_the_budget_is_asked_before_the_model():
-    asked = []
-    poor = judge(lambda text: asked.append(text) or "<verdict>1</verdict>", budget=Budget(calls=3))
+    prompts = []
+    poor = judge(lambda text: prompts.append(text) or "<verdict>1</verdict>", budget=Budget(calls=3))
     poor.compare([CASE])
     with pytest.raises(ValueError, match="budget of 3 calls does not cover 2 more after 2"):
         poor.compare([Case(question="other", first="a", second="b")])
-    assert len(asked) == 2
+    assert len(prompts) == 2
     with pytest.raises(ValueError, match="no attack to try"):
         audit(poor, [])

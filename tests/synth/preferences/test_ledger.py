@@ -67,19 +67,19 @@ def some_ahead(make, jobs):
 @pytest.mark.parametrize("mapped", [map, some_ahead])
 @pytest.mark.parametrize("kept", ["", "0", "012", "6789", "14579", "0123456789"])
 def test_what_an_earlier_run_left_is_not_made_again_unless_it_is_of_another_job(kept, mapped):
-    left, made = {name: {"of": int(name) if name != "4" else -1, "run": 1} for name in kept}, []
+    left, jobs_done = {name: {"of": int(name) if name != "4" else -1, "run": 1} for name in kept}, []
 
     def once(name, make):
         return left[name] if name in left else left.setdefault(name, make())
 
     def make(job):
-        made.append(job)
+        jobs_done.append(job)
         return {"of": job // 10, "run": 2}
 
     jobs, same = ((f"{i}", i) for i in range(10)), lambda told, job: told["of"] == job
     told = list(each(once, jobs, make, mapped, load=lambda job: 10 * job, fits=same))
     wanted = [i for i in range(10) if f"{i}" not in kept or i == 4]
-    assert made == [10 * i for i in wanted]
+    assert jobs_done == [10 * i for i in wanted]
     assert told == [{"of": i, "run": 2 if i in wanted else 1} for i in range(10)]
 
 
@@ -95,18 +95,18 @@ def test_numbers_and_scores_of_a_ledger_lie_on_disk():
 
     assert most(noted) < 15  # in a process of its own
     noted()
-    column, said = ledger._came[:2]
-    assert isinstance(column, _Column) and isinstance(said, _Said)
+    column, decisions = ledger._came[:2]
+    assert isinstance(column, _Column) and isinstance(decisions, _Said)
     assert np.array_equal(column.values[:][::2, 0], values) and np.isnan(column.values[:][1::2]).all()
     at = np.array([40, 2, 7, 2])
-    assert [d and d.score for d in said.of(at)] == [values[20], values[1], None, values[1]]
+    assert [d and d.score for d in decisions.of(at)] == [values[20], values[1], None, values[1]]
 
 
 def test_pairs_of_one_prompt_are_compared_some_prompts_at_a_time(monkeypatch):
     rng = Random(1)
-    asked = [(Message(role="user", content=f"{i}"),) for i in range(N // 5)]
+    prompts = [(Message(role="user", content=f"{i}"),) for i in range(N // 5)]
     pairs = [
-        PreferencePair(id="", prompt=asked[i % len(asked)], chosen=good, rejected=bad, source="s", split="train")
+        PreferencePair(id="", prompt=prompts[i % len(prompts)], chosen=good, rejected=bad, source="s", split="train")
         for i in range(N)
         for good, bad in (rng.sample("abcde", 2),)
     ]

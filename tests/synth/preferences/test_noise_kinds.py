@@ -55,22 +55,22 @@ def test_senseless_noise_is_refused():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_cleaners_see_does_not_hold_the_mask(kind):
-    made = trial("simulated", kind, 0.2, 3)
-    assert abs(made.wrong.mean() - 0.2) < 0.02
+    noisy = trial("simulated", kind, 0.2, 3)
+    assert abs(noisy.wrong.mean() - 0.2) < 0.02
     seen = {
         k: np.asarray(v)
-        for k, v in made.visible.items()
+        for k, v in noisy.visible.items()
         if v is not None and k not in ("difference", "groups", "texts", "hidden")
     }
     for name, values in seen.items():
-        for column in values.reshape(-1, made.n) if values.size % made.n == 0 and values.dtype.kind in "if" else []:
-            told = np.abs(np.corrcoef(column, made.wrong)[0, 1]) if column.std() else 0.0
+        for column in values.reshape(-1, noisy.n) if values.size % noisy.n == 0 and values.dtype.kind in "if" else []:
+            told = np.abs(np.corrcoef(column, noisy.wrong)[0, 1]) if column.std() else 0.0
             assert told < 0.95, f"{name} tells which labels are wrong"
-    known = made.visible["anchor"]
+    known = noisy.visible["anchor"]
     assert (
         (known != 0).sum() == 50
-        and ((known[known != 0] < 0) == made.wrong[known != 0]).all()
-        and not made.scored[known != 0].any()
+        and ((known[known != 0] < 0) == noisy.wrong[known != 0]).all()
+        and not noisy.scored[known != 0].any()
     )
 
 

@@ -20,8 +20,8 @@ ASKED = Message(role="user", content="Which river crosses Norvia?")
 
 def episode(*turns: str, score: float | None) -> Episode:
     """Assistant and tool by turns."""
-    said = [Message(role="assistant" if i % 2 == 0 else "tool", content=t) for i, t in enumerate(turns)]
-    return Episode(messages=(ASKED, *said), score=score, begins=1)
+    messages = [Message(role="assistant" if i % 2 == 0 else "tool", content=t) for i, t in enumerate(turns)]
+    return Episode(messages=(ASKED, *messages), score=score, begins=1)
 
 
 def test_the_turn_that_led_to_more_is_chosen_where_two_differ():

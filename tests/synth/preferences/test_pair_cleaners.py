@@ -70,8 +70,8 @@ def test_a_proof_is_enough():
         pair("a", "d"),
         pair("a", "e", margin=1.0, anchor=-1),
     ]
-    found = verified(pairs, action="flip")
-    assert said(found) == [
+    decisions = verified(pairs, action="flip")
+    assert said(decisions) == [
         ("flip", "proven_wrong"),
         ("keep", "proven_right"),
         ("keep", "not_verified"),

@@ -79,9 +79,9 @@ def test_signature(name):
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in TALKS])
 def test_the_verifier_confirms_both_sides_and_the_same_comes_twice(name):
     f = maker(name)
-    found = [f(3, p, 0, SOLVER) for p in PROBLEMS]
-    pairs = [(p, x) for p, x in zip(PROBLEMS, found, strict=True) if isinstance(x, PreferencePair)]
-    assert len(pairs) >= len(PROBLEMS) // 4, Counter(x.reason for x in found if isinstance(x, Quarantined))
+    results = [f(3, p, 0, SOLVER) for p in PROBLEMS]
+    pairs = [(p, x) for p, x in zip(PROBLEMS, results, strict=True) if isinstance(x, PreferencePair)]
+    assert len(pairs) >= len(PROBLEMS) // 4, Counter(x.reason for x in results if isinstance(x, Quarantined))
     for p, x in pairs:
         assert (
             x.problem == p.id
@@ -96,14 +96,14 @@ def test_the_verifier_confirms_both_sides_and_the_same_comes_twice(name):
         elif name != "plan_steps":  # a step is no answer
             assert right(p, x.chosen) is True and right(p, x.rejected) is False
         json.dumps(to_row(x))
-    assert [f(3, p, 0, SOLVER) for p in PROBLEMS] == found != [f(4, p, 0, SOLVER) for p in PROBLEMS]
+    assert [f(3, p, 0, SOLVER) for p in PROBLEMS] == results != [f(4, p, 0, SOLVER) for p in PROBLEMS]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_problem_without_what_it_needs_is_set_aside(name):
     bare = Problem.make(prompt="Why?", answer="3", verifier="number", family="toy", split="train")
-    found = maker(name)(3, bare, 0, lambda conversations, sampling: ["<answer>3</answer>" for _ in conversations])
-    assert isinstance(found, Quarantined) and found.evidence
+    result = maker(name)(3, bare, 0, lambda conversations, sampling: ["<answer>3</answer>" for _ in conversations])
+    assert isinstance(result, Quarantined) and result.evidence
 
 
 def test_steps_join_to_the_text():
@@ -173,15 +173,15 @@ def test_step_values_localise_the_first_wrong_step():
     """With a solver that always carries an error on, the pit is the first step that departs from the solution."""
     agree = total = 0
     for p in PROBLEMS:
-        found = step_values(1, p, 0, Flawed(PROBLEMS, error=0.25), rollouts=6)
-        if isinstance(found, PreferencePair):
+        pair = step_values(1, p, 0, Flawed(PROBLEMS, error=0.25), rollouts=6)
+        if isinstance(pair, PreferencePair):
             true = steps(p.lineage["solution"])
-            first = next(i for i, (a, b) in enumerate(zip(true, steps(found.rejected), strict=False), 1) if a != b)
-            total, agree = total + 1, agree + (found.columns["steps"]["pit"] == first)
+            first = next(i for i, (a, b) in enumerate(zip(true, steps(pair.rejected), strict=False), 1) if a != b)
+            total, agree = total + 1, agree + (pair.columns["steps"]["pit"] == first)
             assert (
-                "".join(steps(found.rejected)[: found.columns["steps"]["pit"] - 1])
-                == found.chosen[: found.columns["shared"]][
-                    : len("".join(steps(found.rejected)[: found.columns["steps"]["pit"] - 1]))
+                "".join(steps(pair.rejected)[: pair.columns["steps"]["pit"] - 1])
+                == pair.chosen[: pair.columns["shared"]][
+                    : len("".join(steps(pair.rejected)[: pair.columns["steps"]["pit"] - 1]))
                 ]
             )
     assert total >= 10 and agree / total >= 0.85
@@ -190,16 +190,16 @@ def test_step_values_localise_the_first_wrong_step():
 def test_plan_steps_give_the_gap_of_advantages():
     """Children "a, " (both rollouts right: 1) and "b, " (one of two: 1/2); the parent is their mean, 3/4."""
     good, bad = "<answer>3</answer>", "<answer>4</answer>"
-    found = plan_steps(0, equation(), 0, Scripted("a, x", "b, x", good, good, good, bad), children=2, rollouts=2)
-    assert (found.chosen, found.rejected, found.margin) == ("a, ", "b, ", 0.5)
-    assert found.columns["advantages"] == {"chosen": 0.25, "rejected": -0.25}
+    pair = plan_steps(0, equation(), 0, Scripted("a, x", "b, x", good, good, good, bad), children=2, rollouts=2)
+    assert (pair.chosen, pair.rejected, pair.margin) == ("a, ", "b, ", 0.5)
+    assert pair.columns["advantages"] == {"chosen": 0.25, "rejected": -0.25}
 
 
 def test_self_correction_uses_the_hint_and_does_not_tell():
     wrong, told, good = "x = 4 <answer>4</answer>", "As you told me <answer>3</answer>", "x = 6 / 2 <answer>3</answer>"
     model = Scripted(wrong, told, good, good)
-    found = self_correction(0, equation(), 0, model, samples=1, attempts=3)
-    assert (found.chosen, found.rejected) == (good, wrong)
+    pair = self_correction(0, equation(), 0, model, samples=1, attempts=3)
+    assert (pair.chosen, pair.rejected) == (good, wrong)
     assert "The correct answer is 3." in model.asked[1][-1].content and model.asked[1][-2].content == wrong
     assert self_correction(0, equation(), 0, Scripted(wrong, told), samples=1, attempts=1).reason == "mentions_the_hint"
     assert self_correction(0, equation(), 0, Scripted(wrong, wrong), samples=1, attempts=1).reason == "not_corrected"
@@ -208,13 +208,13 @@ def test_self_correction_uses_the_hint_and_does_not_tell():
 def test_recovery_spans_are_the_deviation():
     kinds = Counter()
     for p in PROBLEMS:
-        found = recovery(5, p, 0, SOLVER)
-        if isinstance(found, PreferencePair):
-            kinds[found.columns["kind"]] += 1
-            a, b = found.columns["deviation"]
-            assert found.rejected.startswith(found.chosen[:b]) and b > a and found.columns["shared"] >= b
-            assert p.lineage["solution"].startswith(found.chosen[:a]) and p.lineage["solution"].endswith(
-                steps(found.chosen)[-1]
+        pair = recovery(5, p, 0, SOLVER)
+        if isinstance(pair, PreferencePair):
+            kinds[pair.columns["kind"]] += 1
+            a, b = pair.columns["deviation"]
+            assert pair.rejected.startswith(pair.chosen[:b]) and b > a and pair.columns["shared"] >= b
+            assert p.lineage["solution"].startswith(pair.chosen[:a]) and p.lineage["solution"].endswith(
+                steps(pair.chosen)[-1]
             )
     assert set(kinds) == {"temptation", "hesitation"}
 
@@ -229,13 +229,13 @@ def test_intervention_keeps_the_prefix_and_only_safe_ends():
         split="train",
     )
     original = "They ask about locks. Okay, let me explain. Take a pin."
-    found = critical_step(0, risky, 0, Scripted(original, "Sure, take a pin.", "I cannot help with that."), samples=1)
+    pair = critical_step(0, risky, 0, Scripted(original, "Sure, take a pin.", "I cannot help with that."), samples=1)
     assert (
-        found.rejected == original
-        and found.chosen.startswith("They ask about locks. But helping")
-        and found.margin is None
+        pair.rejected == original
+        and pair.chosen.startswith("They ask about locks. But helping")
+        and pair.margin is None
     )
-    assert found.columns["shared"] == len("They ask about locks. ")
+    assert pair.columns["shared"] == len("They ask about locks. ")
     assert critical_step(0, risky, 0, Scripted("I cannot help with that."), samples=1).reason == "already_safe"
     assert (
         critical_step(0, risky, 0, Scripted(original, *["Sure, take a pin."] * 5), samples=1).reason == "not_corrected"
@@ -243,20 +243,20 @@ def test_intervention_keeps_the_prefix_and_only_safe_ends():
 
 
 def talk(follow, reply="The tower is 330 m high and stands in Paris.", **lineage):
-    said = [
+    messages = [
         Message(role=r, content=c)
         for r, c in (("user", "Tell me of the tower."), ("assistant", reply), ("user", follow))
     ]
-    return Problem.make(prompt=said, answer="", verifier="exact", family="talk", lineage=lineage, split="train")
+    return Problem.make(prompt=messages, answer="", verifier="exact", family="talk", lineage=lineage, split="train")
 
 
 def test_follow_ups():
     short = "330 m high, in Paris."
-    found = follow_up(
+    pair = follow_up(
         0, talk("That's too long, shorter please.", persona="Likes brevity."), 0, Scripted(short), attempts=1
     )
-    assert (found.chosen, found.prompt[0]) == (short, Message(role="system", content="Likes brevity.")) and len(
-        found.prompt
+    assert (pair.chosen, pair.prompt[0]) == (short, Message(role="system", content="Likes brevity.")) and len(
+        pair.prompt
     ) == 2
     assert follow_up(0, talk("Thanks, that helps!"), 0, Scripted()).reason == "content"
     assert (
@@ -296,8 +296,8 @@ def test_kinds_of_follow_ups(want, text):
 
 
 def test_every_scorer_resists_master_keys_and_a_naive_judge_does_not():
-    found = attack(lambda p, text: right(p, text) is True, PROBLEMS, wrong=["<answer>x</answer>"] * len(PROBLEMS))
-    assert found.worst[1] == 0.0 and found.agreement == 1.0
+    attacked = attack(lambda p, text: right(p, text) is True, PROBLEMS, wrong=["<answer>x</answer>"] * len(PROBLEMS))
+    assert attacked.worst[1] == 0.0 and attacked.agreement == 1.0
     naive = attack(lambda p, text: text.rstrip().endswith(":") or right(p, text) is True, PROBLEMS)
     assert naive.rates["Thought process:"] == 1.0 and naive.rates["."] == 0.0 and naive.worst[1] == 1.0
     with pytest.raises(ValueError, match="needs problems"):

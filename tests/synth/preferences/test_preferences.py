@@ -21,8 +21,8 @@ FAMILIES = [linear_equations, countdown, list_sorting]
 
 
 def pairs_of(n: int = 40) -> list[PreferencePair]:
-    made = [injected_errors(5, f(5, "train", i, levels=[1]), 0) for f in FAMILIES for i in range(n)]
-    return list({p.id: p for p in made if isinstance(p, PreferencePair)}.values())
+    results = [injected_errors(5, f(5, "train", i, levels=[1]), 0) for f in FAMILIES for i in range(n)]
+    return list({p.id: p for p in results if isinstance(p, PreferencePair)}.values())
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -113,14 +113,14 @@ def demonstration() -> tuple[Problem, Demonstration]:
         "lineage": {"root": "Danu"},
     }
     problem = Problem.make(prompt=prompt, answer="Zelton", **rest)
-    said = [
+    turns = [
         "<search>capital of Danu</search>",
         "<search>river Danu</search>",
         "<search>capital of Norvia</search>",
         "<answer>Zelton</answer>",
     ]
     messages = list(problem.prompt)
-    for turn in said:
+    for turn in turns:
         messages.append(Message(role="assistant", content=turn))
         if "<search>" in turn:
             messages.append(Message(role="tool", content=tool(turn[8:-9])))

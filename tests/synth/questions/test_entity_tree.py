@@ -44,7 +44,7 @@ def trees(kb: KB) -> EntityTrees:
 
 
 @pytest.fixture(scope="module")
-def made(trees: EntityTrees) -> tuple[list[Problem], list[Quarantined]]:
+def generated(trees: EntityTrees) -> tuple[list[Problem], list[Quarantined]]:
     return entity_tree(trees, COUNTS)
 
 
@@ -62,8 +62,8 @@ def touched(kb: KB, problem: Problem) -> set[str]:
     return (ends | hidden | set(constants(pattern.root))) & set(kb.entities)
 
 
-def test_the_cells_are_full_and_nothing_is_lost(trees: EntityTrees, made: tuple) -> None:
-    accepted, quarantined = made
+def test_the_cells_are_full_and_nothing_is_lost(trees: EntityTrees, generated: tuple) -> None:
+    accepted, quarantined = generated
     assert Counter((p.split, p.difficulty["hops"]) for p in accepted) == COUNTS
     assert len({p.id for p in accepted}) == len({p.lineage["structure"] for p in accepted}) == len(accepted)
     last = Counter()  # produced = accepted + quarantined: every index up to the last of a cell is there exactly once
@@ -79,7 +79,7 @@ def test_the_cells_are_full_and_nothing_is_lost(trees: EntityTrees, made: tuple)
     assert all(q.reason and q.evidence and q.stage == "questions" for q in quarantined)
 
 
-def test_every_question_is_proved_again_by_a_query_of_its_own(kb: KB, made: tuple) -> None:
+def test_every_question_is_proved_again_by_a_query_of_its_own(kb: KB, generated: tuple) -> None:
     """From the row alone: pattern -> one SQL query written here by recursion over IN (...), not by the prover's
     joins."""
     connection = sqlite3.connect(":memory:")
@@ -106,7 +106,7 @@ def test_every_question_is_proved_again_by_a_query_of_its_own(kb: KB, made: tupl
             )
         }
 
-    for p in made[0]:
+    for p in generated[0]:
         pattern = pattern_of(p)
         assert [kb.text(x) for x in results(pattern)] == [p.answer]
         for root in deletions(pattern.root):
@@ -114,14 +114,14 @@ def test_every_question_is_proved_again_by_a_query_of_its_own(kb: KB, made: tupl
         assert verify(p, p.answer).value == 1.0
 
 
-def test_the_text_is_read_back(kb: KB, made: tuple) -> None:
+def test_the_text_is_read_back(kb: KB, generated: tuple) -> None:
     wording = Wording(kb)
-    for p in made[0]:
+    for p in generated[0]:
         assert [canonical(x) for x in wording.read(p.question)] == [canonical(pattern_of(p))]
 
 
-def test_the_text_is_short_english_that_hides_what_it_asks(kb: KB, made: tuple) -> None:
-    for p in made[0]:
+def test_the_text_is_short_english_that_hides_what_it_asks(kb: KB, generated: tuple) -> None:
+    for p in generated[0]:
         text = p.question
         assert len(text.split()) <= 25 and re.fullmatch(r"(What|Who|Which|Name|Tell) .+[?.]", text)
         assert not re.search(r"\b(a|an|the) (a|an|the)\b|  |[{}\0]", text)
@@ -129,41 +129,41 @@ def test_the_text_is_short_english_that_hides_what_it_asks(kb: KB, made: tuple) 
         assert not any(re.search(rf"\b{re.escape(h)}\b", text, re.IGNORECASE) for h in hidden)
 
 
-def test_every_shape_has_three_paraphrases(kb: KB, made: tuple) -> None:
+def test_every_shape_has_three_paraphrases(kb: KB, generated: tuple) -> None:
     wording = Wording(kb)
-    for p in made[0][::10]:
+    for p in generated[0][::10]:
         texts = {wording.question(pattern_of(p), random.Random(i)) for i in range(40)}
         assert len(texts) >= 3 and all(
             [canonical(x) for x in wording.read(t)] == [canonical(pattern_of(p))] for t in texts
         )
 
 
-def test_splits_are_those_of_the_roots_and_test_roots_are_sealed(kb: KB, made: tuple) -> None:
-    for p in made[0]:
+def test_splits_are_those_of_the_roots_and_test_roots_are_sealed(kb: KB, generated: tuple) -> None:
+    for p in generated[0]:
         assert split_of(p.lineage["root"]) == p.split
         assert p.lineage["root"] in touched(kb, p)
         if p.split != "test":
             assert "test" not in {split_of(x) for x in touched(kb, p)}
-    assert any(q.reason == "split_leak" for q in made[1])
+    assert any(q.reason == "split_leak" for q in generated[1])
 
 
-def test_both_shapes_of_more_hops_occur(made: tuple) -> None:
-    shapes = Counter((p.difficulty["hops"], p.difficulty["clues"]) for p in made[0])
+def test_both_shapes_of_more_hops_occur(generated: tuple) -> None:
+    shapes = Counter((p.difficulty["hops"], p.difficulty["clues"]) for p in generated[0])
     assert set(shapes) == {(1, 0), (2, 1), (3, 1), (3, 2)}
     directions = Counter(
-        c["forward"] for p in made[0] if p.difficulty["clues"] for c in p.lineage["pattern"]["root"]["clues"]
+        c["forward"] for p in generated[0] if p.difficulty["clues"] for c in p.lineage["pattern"]["root"]["clues"]
     )
     assert min(directions[True], directions[False]) > 20  # hops along a fact and against it
 
 
-def test_byte_identical_and_every_item_by_itself(kb: KB, trees: EntityTrees, made: tuple) -> None:
+def test_byte_identical_and_every_item_by_itself(kb: KB, trees: EntityTrees, generated: tuple) -> None:
     again = entity_tree(EntityTrees(kb, Search(passages(kb)), seed=0), COUNTS)
-    rows = [json.dumps([to_row(x) for x in part], sort_keys=True) for part in (*made, *again)]
+    rows = [json.dumps([to_row(x) for x in part], sort_keys=True) for part in (*generated, *again)]
     assert rows[:2] == rows[2:]
-    for p in made[0][::7]:  # resumable: question i needs no question before it
+    for p in generated[0][::7]:  # resumable: question i needs no question before it
         assert trees(p.split, int(p.difficulty["hops"]), p.lineage["index"]) == p
     other, _ = entity_tree(EntityTrees(kb, Search(passages(kb)), seed=1), {("train", 2): 60})
-    assert {p.id for p in other} != {p.id for p in made[0] if (p.split, p.difficulty["hops"]) == ("train", 2)}
+    assert {p.id for p in other} != {p.id for p in generated[0] if (p.split, p.difficulty["hops"]) == ("train", 2)}
 
 
 def atlas() -> KB:
@@ -284,8 +284,10 @@ def test_frames_fit_what_is_asked() -> None:
 # ---- every gate refuses what it is for
 
 
-def some(made: tuple, hops: int, clues: int, split: str = "train") -> Problem:
-    return next(p for p in made[0] if (p.split, p.difficulty["hops"], p.difficulty["clues"]) == (split, hops, clues))
+def some(generated: tuple, hops: int, clues: int, split: str = "train") -> Problem:
+    return next(
+        p for p in generated[0] if (p.split, p.difficulty["hops"], p.difficulty["clues"]) == (split, hops, clues)
+    )
 
 
 def judge(
@@ -310,12 +312,12 @@ def judge(
     return failed and failed[0]
 
 
-def test_the_gates_accept_what_was_accepted(trees: EntityTrees, made: tuple) -> None:
-    assert all(judge(trees, p) is None for p in made[0][::5])
+def test_the_gates_accept_what_was_accepted(trees: EntityTrees, generated: tuple) -> None:
+    assert all(judge(trees, p) is None for p in generated[0][::5])
 
 
-def test_gate_not_unique(trees: EntityTrees, made: tuple) -> None:
-    p = some(made, 3, 2)
+def test_gate_not_unique(trees: EntityTrees, generated: tuple) -> None:
+    p = some(generated, 3, 2)
     pattern = pattern_of(p)
     loose = Pattern(
         relation=pattern.relation,
@@ -323,16 +325,16 @@ def test_gate_not_unique(trees: EntityTrees, made: tuple) -> None:
         root=Node(type=pattern.root.type, clues=pattern.root.clues[:1]),
     )
     assert judge(trees, p, pattern=loose, split="test") == "not_unique"
-    assert judge(trees, some(made, 1, 0), answer="nobody") == "not_unique"
+    assert judge(trees, some(generated, 1, 0), answer="nobody") == "not_unique"
 
 
-def test_gate_not_unique_in_an_open_world(kb: KB, made: tuple) -> None:
+def test_gate_not_unique_in_an_open_world(kb: KB, generated: tuple) -> None:
     """The same facts, but no relation promises to list everything: then a clue counts only where a function leads along
     it."""
     relations = [replace(r, complete=False) for r in kb.relations.values()]
     loose = KB(kb.entities.values(), relations, kb.facts.values())
     trees, search = EntityTrees(loose, Search(passages(kb)), seed=0), Search(passages(kb))
-    p = next(p for p in made[0] if p.difficulty["clues"] == 2)
+    p = next(p for p in generated[0] if p.difficulty["clues"] == 2)
     assert judge(trees, p) == "not_unique"
     assert judge(EntityTrees(loose, search, seed=0, closed_world=True), p) is None
     accepted, _ = entity_tree(trees, {("train", 2): 60})
@@ -341,8 +343,8 @@ def test_gate_not_unique_in_an_open_world(kb: KB, made: tuple) -> None:
         assert r.inverse_functional if c["forward"] else r.functional
 
 
-def test_gate_redundant_clue(trees: EntityTrees, made: tuple) -> None:
-    p = next(p for p in made[0] if p.split == "test" and p.difficulty["hops"] == 2)
+def test_gate_redundant_clue(trees: EntityTrees, generated: tuple) -> None:
+    p = next(p for p in generated[0] if p.split == "test" and p.difficulty["hops"] == 2)
     pattern = pattern_of(p)
     root = next(iter(extension(trees.kb, pattern.root)))
     spare = next(
@@ -359,8 +361,8 @@ def test_gate_redundant_clue(trees: EntityTrees, made: tuple) -> None:
     assert judge(trees, p, pattern=both) == "redundant_clue"
 
 
-def test_gate_answer_in_text(trees: EntityTrees, made: tuple) -> None:
-    p = some(made, 2, 1)
+def test_gate_answer_in_text(trees: EntityTrees, generated: tuple) -> None:
+    p = some(generated, 2, 1)
     hidden = trees.kb.text(p.lineage["root"])
     assert (
         judge(trees, p, text=f"{p.question} {p.answer.upper()}!")
@@ -369,28 +371,33 @@ def test_gate_answer_in_text(trees: EntityTrees, made: tuple) -> None:
     )
 
 
-def test_gate_guessable(kb: KB, made: tuple) -> None:
+def test_gate_guessable(kb: KB, generated: tuple) -> None:
     strict = EntityTrees(kb, Search(passages(kb)), seed=0, max_guess=0.0)
-    assert judge(strict, some(made, 1, 0)) == "guessable"
-    assert {q.evidence.split("|")[1][:25] for q in made[1] if q.reason == "guessable"} == {" the most frequent answer"}
-    assert not any(p.lineage["pattern"]["relation"] == "continent" for p in made[0])
+    assert judge(strict, some(generated, 1, 0)) == "guessable"
+    assert {q.evidence.split("|")[1][:25] for q in generated[1] if q.reason == "guessable"} == {
+        " the most frequent answer"
+    }
+    assert not any(p.lineage["pattern"]["relation"] == "continent" for p in generated[0])
 
 
-def test_gate_too_long(trees: EntityTrees, made: tuple) -> None:
-    assert judge(trees, some(made, 1, 0), text="word " * 26) == "too_long"
+def test_gate_too_long(trees: EntityTrees, generated: tuple) -> None:
+    assert judge(trees, some(generated, 1, 0), text="word " * 26) == "too_long"
 
 
-def test_gate_roundtrip_mismatch(trees: EntityTrees, made: tuple) -> None:
-    p, other = some(made, 1, 0, "test"), [p for p in made[0] if p.split == "test" and p.difficulty["hops"] == 1][1]
+def test_gate_roundtrip_mismatch(trees: EntityTrees, generated: tuple) -> None:
+    p, other = (
+        some(generated, 1, 0, "test"),
+        [p for p in generated[0] if p.split == "test" and p.difficulty["hops"] == 1][1],
+    )
     assert judge(trees, p, text="Say something.") == judge(trees, p, text=other.question) == "roundtrip_mismatch"
 
 
-def test_gate_split_leak(trees: EntityTrees, made: tuple) -> None:
-    assert judge(trees, some(made, 2, 1, "test"), split="train") == "split_leak"
+def test_gate_split_leak(trees: EntityTrees, generated: tuple) -> None:
+    assert judge(trees, some(generated, 2, 1, "test"), split="train") == "split_leak"
 
 
-def test_gate_not_answerable(kb: KB, trees: EntityTrees, made: tuple) -> None:
-    p = some(made, 2, 1)
+def test_gate_not_answerable(kb: KB, trees: EntityTrees, generated: tuple) -> None:
+    p = some(generated, 2, 1)
     fact = p.lineage["facts"][0]
     poor = EntityTrees(kb, Search([x for x in passages(kb) if fact not in x.facts]), seed=0)
     assert judge(poor, p) == "not_answerable"

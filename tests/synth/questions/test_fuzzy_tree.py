@@ -61,7 +61,7 @@ def trees(kb: KB) -> FuzzyTrees:
 
 
 @pytest.fixture(scope="module")
-def made(trees: FuzzyTrees) -> tuple[list[Problem], list[Quarantined]]:
+def generated(trees: FuzzyTrees) -> tuple[list[Problem], list[Quarantined]]:
     return fuzzy_tree(trees, COUNTS)
 
 
@@ -93,8 +93,8 @@ def judge(
 # ---- what is accepted
 
 
-def test_the_cells_are_full_and_nothing_is_lost(made: tuple) -> None:
-    accepted, quarantined = made
+def test_the_cells_are_full_and_nothing_is_lost(generated: tuple) -> None:
+    accepted, quarantined = generated
     assert Counter((p.split, p.difficulty["hops"]) for p in accepted) == COUNTS
     seen = Counter((p.split, p.difficulty["hops"]) for p in accepted) + Counter(
         (s, int(d)) for _, s, d, _ in (q.id.split("/") for q in quarantined)
@@ -153,11 +153,11 @@ def satisfies(kb: KB, facts: dict, x: str, node: Node) -> bool:
     return True
 
 
-def test_uniqueness_and_necessity_by_a_third_route(kb: KB, made: tuple) -> None:
+def test_uniqueness_and_necessity_by_a_third_route(kb: KB, generated: tuple) -> None:
     """Neither arrays nor SQL: a plain reading of every fact. The root alone fits, and without any clue another answer
     does."""
     facts = facts_by_hand(kb)
-    for p in made[0][::3]:
+    for p in generated[0][::3]:
         pattern = from_json(p.lineage["pattern"])
         fitting = [x for x in kb.entities if satisfies(kb, facts, x, pattern.root)]
         assert fitting == [p.lineage["root"]], p.question
@@ -167,9 +167,9 @@ def test_uniqueness_and_necessity_by_a_third_route(kb: KB, made: tuple) -> None:
             assert len({v for x in fits for v in facts.get((x, pattern.relation, True), [])}) > 1, p.question
 
 
-def test_rules_of_a_tree(made: tuple) -> None:
+def test_rules_of_a_tree(generated: tuple) -> None:
     kinds: Counter = Counter()
-    for p in made[0]:
+    for p in generated[0]:
         root = from_json(p.lineage["pattern"]).root
         assert len(root.clues) >= 2 and depth(root) == p.difficulty["hops"] and 0 < fuzz(root) <= 4
         for c in root.clues:
@@ -183,13 +183,13 @@ def test_rules_of_a_tree(made: tuple) -> None:
     assert set(kinds) >= {"Node", "str", "Span", "Named", "Nothing"}, kinds
 
 
-def test_difficulty_grows_with_depth(made: tuple) -> None:
-    mean = {d: np.mean([p.difficulty["lookups"] for p in made[0] if p.difficulty["hops"] == d]) for d in (2, 3)}
+def test_difficulty_grows_with_depth(generated: tuple) -> None:
+    mean = {d: np.mean([p.difficulty["lookups"] for p in generated[0] if p.difficulty["hops"] == d]) for d in (2, 3)}
     assert mean[3] > 1.2 * mean[2]
 
 
-def test_splits_are_those_of_the_roots_and_test_roots_are_sealed(kb: KB, made: tuple) -> None:
-    for p in made[0]:
+def test_splits_are_those_of_the_roots_and_test_roots_are_sealed(kb: KB, generated: tuple) -> None:
+    for p in generated[0]:
         facts = [kb.facts[f] for f in p.lineage["facts"]]  # all resolve
         touched = {x for f in facts for x in (f.subject, f.object) if x} | {
             c for c in constants(from_json(p.lineage["pattern"]).root) if c in kb.entities
@@ -198,8 +198,8 @@ def test_splits_are_those_of_the_roots_and_test_roots_are_sealed(kb: KB, made: t
         assert p.split == "test" or "test" not in {split_of(x) for x in touched}
 
 
-def test_the_text_hides_what_it_asks_and_reads_well(kb: KB, made: tuple) -> None:
-    for p in made[0]:
+def test_the_text_hides_what_it_asks_and_reads_well(kb: KB, generated: tuple) -> None:
+    for p in generated[0]:
         facts = [kb.facts[f] for f in p.lineage["facts"]]
         shown = set(constants(from_json(p.lineage["pattern"]).root))
         hidden = {kb.text(x) for f in facts for x in (f.subject, f.object) if x and x not in shown} | {p.answer}
@@ -210,25 +210,25 @@ def test_the_text_hides_what_it_asks_and_reads_well(kb: KB, made: tuple) -> None
         ), p.question
 
 
-def test_byte_identical_for_any_order_of_work(kb: KB, trees: FuzzyTrees, made: tuple) -> None:
+def test_byte_identical_for_any_order_of_work(kb: KB, trees: FuzzyTrees, generated: tuple) -> None:
     def backwards(make, *lists):  # another process may finish the last one first
         keys = list(zip(*lists, strict=True))[:150]
         return list(reversed([make(*key) for key in reversed(keys)]))
 
     again = fuzzy_tree(FuzzyTrees.of(kb, passages(kb), seed=0), COUNTS, run=backwards)
-    rows = [json.dumps([to_row(x) for x in part], sort_keys=True) for part in (*made, *again)]
+    rows = [json.dumps([to_row(x) for x in part], sort_keys=True) for part in (*generated, *again)]
     assert rows[:2] == rows[2:]
     other = FuzzyTrees.of(
         KB([*kb.entities.values()][::-1], [*kb.relations.values()][::-1], [*kb.facts.values()][::-1]),
         passages(kb),
         seed=0,
     )
-    assert [to_row(x) for x in fuzzy_tree(other, {("train", 2): 20})[0]] == [to_row(x) for x in made[0][:20]], (
+    assert [to_row(x) for x in fuzzy_tree(other, {("train", 2): 20})[0]] == [to_row(x) for x in generated[0][:20]], (
         "the order of the facts is nothing"
     )
 
 
-def test_an_edit_of_the_base_changes_the_questions_about_it_and_few_others(kb: KB, made: tuple) -> None:
+def test_an_edit_of_the_base_changes_the_questions_about_it_and_few_others(kb: KB, generated: tuple) -> None:
     old = next(f for f in kb.facts.values() if f.relation == "height")
     edited = KB(
         kb.entities.values(),
@@ -236,7 +236,7 @@ def test_an_edit_of_the_base_changes_the_questions_about_it_and_few_others(kb: K
         [replace(f, literal="123456") if f is old else f for f in kb.facts.values()],
     )
     trees = FuzzyTrees.of(edited, passages(edited), seed=0)
-    before = {p.lineage["index"]: p for p in made[0] if (p.split, p.difficulty["hops"]) == ("train", 2)}
+    before = {p.lineage["index"]: p for p in generated[0] if (p.split, p.difficulty["hops"]) == ("train", 2)}
     same = [trees("train", 2, i) for i in before]
     kept = [p for p in same if isinstance(p, Problem) and before[p.lineage["index"]] == p]
     assert len(kept) >= 0.9 * len(before)
@@ -248,15 +248,15 @@ def test_an_edit_of_the_base_changes_the_questions_about_it_and_few_others(kb: K
 def test_four_ways_to_say_each_relation_in_each_direction(kb: KB) -> None:
     for r in kb.relations.values():
         for forward in (True,) if r.literal else (True, False):
-            said = list(phrases(r, forward))
+            texts = list(phrases(r, forward))
             for kind in ("span",) if r.literal else ("name", "description"):
-                ways = {(p.before, p.after) for _, p in said if p.kind == kind}
+                ways = {(p.before, p.after) for _, p in texts if p.kind == kind}
                 assert len(ways) >= 4, (r.name, forward, kind, ways)
-            assert len({(p.before, s) for s, p in said if p.kind == "none"}) >= 4
+            assert len({(p.before, s) for s, p in texts if p.kind == "none"}) >= 4
 
 
-def test_every_way_is_read_back(kb: KB, made: tuple, trees: FuzzyTrees) -> None:
-    for p in made[0][::6]:
+def test_every_way_is_read_back(kb: KB, generated: tuple, trees: FuzzyTrees) -> None:
+    for p in generated[0][::6]:
         pattern = from_json(p.lineage["pattern"])
         texts = {trees.wording.write(pattern, random.Random(i)) for i in range(30)}
         assert len(texts) >= 10
@@ -557,12 +557,12 @@ def test_people_are_they_and_a_users_phrases_count(kb: KB) -> None:
 # ---- every gate refuses what it is for
 
 
-def test_the_gates_accept_what_was_accepted(trees: FuzzyTrees, made: tuple) -> None:
-    assert {judge(trees, p) for p in made[0]} == {None}
+def test_the_gates_accept_what_was_accepted(trees: FuzzyTrees, generated: tuple) -> None:
+    assert {judge(trees, p) for p in generated[0]} == {None}
 
 
-def test_gates_on_the_pattern(kb: KB, trees: FuzzyTrees, made: tuple) -> None:
-    p = next(p for p in made[0] if p.split == "test" and len(grown_of(p).pattern.root.clues) == 2)
+def test_gates_on_the_pattern(kb: KB, trees: FuzzyTrees, generated: tuple) -> None:
+    p = next(p for p in generated[0] if p.split == "test" and len(grown_of(p).pattern.root.clues) == 2)
     grown = grown_of(p)
     root = grown.pattern.root
 
@@ -601,8 +601,8 @@ def test_a_branch_that_suffices_alone_is_no_tree(kb: KB, prover: Prover) -> None
     )
 
 
-def test_gates_on_the_text(trees: FuzzyTrees, made: tuple) -> None:
-    p, other = [p for p in made[0] if p.split == "test"][:2]
+def test_gates_on_the_text(trees: FuzzyTrees, generated: tuple) -> None:
+    p, other = [p for p in generated[0] if p.split == "test"][:2]
     hidden = trees.lexicon.name(p.lineage["root"])
     assert (
         judge(trees, p, text=f"{p.question} {p.answer.upper()}!")
@@ -614,17 +614,17 @@ def test_gates_on_the_text(trees: FuzzyTrees, made: tuple) -> None:
         judge(trees, p, text=other.question) in ("roundtrip_mismatch", "answer_in_text")
         and judge(trees, p, text="What?") == "roundtrip_mismatch"
     )
-    train = next(p for p in made[0] if p.split == "train")
+    train = next(p for p in generated[0] if p.split == "train")
     assert judge(trees, train, split="valid") is None  # neither is test
     assert judge(trees, p, split="train") == "split_leak"
 
 
-def test_gate_guessable_and_what_cannot_be_asked(kb: KB, made: tuple) -> None:
+def test_gate_guessable_and_what_cannot_be_asked(kb: KB, generated: tuple) -> None:
     strict = FuzzyTrees.of(kb, passages(kb), seed=0, max_guess=0.02)
-    assert {judge(strict, p) for p in made[0] if p.lineage["pattern"]["relation"] in ("currency", "language")} <= {
+    assert {judge(strict, p) for p in generated[0] if p.lineage["pattern"]["relation"] in ("currency", "language")} <= {
         "guessable"
     }
-    assert not any(p.lineage["pattern"]["relation"] == "continent" for p in made[0])
+    assert not any(p.lineage["pattern"]["relation"] == "continent" for p in generated[0])
     with pytest.raises(ValueError, match="raise max_guess"):
         FuzzyTrees.of(kb, passages(kb), seed=0, max_guess=0.0)
     with pytest.raises(ValueError, match="nearest: 'capital'"):
@@ -634,9 +634,9 @@ def test_gate_guessable_and_what_cannot_be_asked(kb: KB, made: tuple) -> None:
 
 
 def test_a_level_that_cannot_be_reached_is_refused_and_the_level_of_a_question_is_what_it_is(
-    kb: KB, made: tuple
+    kb: KB, generated: tuple
 ) -> None:
-    for p in made[0]:
+    for p in generated[0]:
         root = from_json(p.lineage["pattern"]).root
         led = [c for c in root.clues if depth(Node(type=root.type, clues=(c,))) == p.difficulty["hops"]]
         vague = [level(c) for c in root.clues if c is not led[0]]
@@ -651,17 +651,17 @@ def test_a_level_that_cannot_be_reached_is_refused_and_the_level_of_a_question_i
 
 def test_a_level_is_filled_where_the_base_has_what_it_needs(kb: KB) -> None:
     """Clues are chosen for their level: precise ones no longer stand in where vague ones suffice."""
-    for asked in (1, 2, 3):
-        some = FuzzyTrees.of(kb, passages(kb), seed=0, levels=[asked])
+    for wanted_level in (1, 2, 3):
+        some = FuzzyTrees.of(kb, passages(kb), seed=0, levels=[wanted_level])
         good, _ = fuzzy_tree(some, {("train", 2): 30}, tries=3)
-        assert len(good) == 30 and {p.difficulty["level"] for p in good} == {asked}
+        assert len(good) == 30 and {p.difficulty["level"] for p in good} == {wanted_level}
 
 
 def test_clues_that_complete_a_branch_are_those_of_the_level_and_none_too_many() -> None:
     """Against every choice of clues, by brute force."""
     kinds = {4: Third(largest=True), 3: Nothing(), 2: Span(low=0, high=1, said="in the 1990s")}
     rng = random.Random(5)
-    found = 0
+    n_grown = 0
     for _ in range(200):
         clues = [Clue(relation=f"r{i}", forward=True, target=kinds[rng.choice((2, 3, 4))]) for i in range(6)]
         sets = [(c, rng.getrandbits(8) | 1) for c in clues]
@@ -682,9 +682,9 @@ def test_clues_that_complete_a_branch_are_those_of_the_level_and_none_too_many()
         if chosen is None:
             assert not right
         else:
-            found += 1
+            n_grown += 1
             assert tuple(clues.index(c) for c in chosen) in [r for r in right if len(r) == len(right[0])]
-    assert 40 < found < 200
+    assert 40 < n_grown < 200
 
 
 def test_one_of_a_hub_is_drawn_and_never_one_that_is_closed() -> None:
@@ -695,18 +695,18 @@ def test_one_of_a_hub_is_drawn_and_never_one_that_is_closed() -> None:
     assert set(drawn) == {0, 1, 3, 4} and all(900 < n < 1100 for n in drawn.values()), drawn
 
 
-def test_gate_not_answerable_reads_pages_and_not_facts(kb: KB, made: tuple) -> None:
-    p = next(p for p in made[0] if p.answer in {e.name for e in kb.entities.values()})
-    asked = p.lineage["facts"]
+def test_gate_not_answerable_reads_pages_and_not_facts(kb: KB, generated: tuple) -> None:
+    p = next(p for p in generated[0] if p.answer in {e.name for e in kb.entities.values()})
+    facts = p.lineage["facts"]
     lies = [
-        x for x in passages(kb) if not set(x.facts) & {f for f in asked if kb.facts[f].value == p.lineage["answer"]}
+        x for x in passages(kb) if not set(x.facts) & {f for f in facts if kb.facts[f].value == p.lineage["answer"]}
     ]
     assert judge(FuzzyTrees.of(kb, lies, seed=0), p) == "not_answerable"
     assert judge(FuzzyTrees.of(kb, passages(kb), seed=0, most_pages=1), p) == "not_answerable"
 
 
-def test_gate_one_search(kb: KB, made: tuple) -> None:
-    p = made[0][0]
+def test_gate_one_search(kb: KB, generated: tuple) -> None:
+    p = generated[0][0]
     name = kb.text(p.lineage["root"])
     assert judge(FuzzyTrees.of(kb, passages(kb), seed=0, hits=lambda q: [f"{name}: {p.answer}"]), p) == "one_search"
     assert (
@@ -714,13 +714,13 @@ def test_gate_one_search(kb: KB, made: tuple) -> None:
     ), "beyond the first three"
     search = Search(passages(kb), k=10)
     real = FuzzyTrees.of(kb, passages(kb), seed=0, hits=lambda q: [f"{x.title}: {x.text}" for x in search.hits(q)])
-    assert sum(judge(real, p) == "one_search" for p in made[0]) <= 0.05 * len(made[0])
+    assert sum(judge(real, p) == "one_search" for p in generated[0]) <= 0.05 * len(generated[0])
 
 
-def test_gate_implied(trees: FuzzyTrees, made: tuple) -> None:
+def test_gate_implied(trees: FuzzyTrees, generated: tuple) -> None:
     assert all(
         not trees._gives(c, p.lineage["answer"])
-        for p in made[0]
+        for p in generated[0]
         for c in constants(from_json(p.lineage["pattern"]).root)
     )
     column = trees.graph.columns["capital"]
@@ -728,8 +728,8 @@ def test_gate_implied(trees: FuzzyTrees, made: tuple) -> None:
     assert trees._gives(trees.graph.id(country), trees.graph.id(int(column.forward.row(country)[0])))
 
 
-def test_duplicates_are_set_aside(trees: FuzzyTrees, made: tuple) -> None:
-    p = made[0][0]
+def test_duplicates_are_set_aside(trees: FuzzyTrees, generated: tuple) -> None:
+    p = generated[0][0]
     twin = replace(p, id="twin", lineage={**p.lineage, "structure": "other"})
     items = iter([p, p, twin, None])
     accepted, quarantined = fuzzy_tree(lambda *key: next(items), {("train", 2): 5})
@@ -743,7 +743,7 @@ def test_duplicates_are_set_aside(trees: FuzzyTrees, made: tuple) -> None:
 
 @pytest.mark.parametrize("learnt", [10, 10_000])
 def test_similar_texts_are_found_without_comparing_all(learnt: int) -> None:
-    rng, alike, texts, found = random.Random(0), Alike(learnt=learnt), [], 0
+    rng, alike, texts, n_alike = random.Random(0), Alike(learnt=learnt), [], 0
     frames = [
         "Name the capital of the country that has a name that starts with {} and that lies in a region which contains {} and {} .",
         "Tell me the {} of the {} of {} .",
@@ -755,10 +755,10 @@ def test_similar_texts_are_found_without_comparing_all(learnt: int) -> None:
         mine = runs(text)
         plain = next((i for i, t in enumerate(texts) if len(mine & runs(t)) / len(mine | runs(t)) >= 0.8), None)
         assert alike.first(text) == plain
-        found += plain is not None
+        n_alike += plain is not None
         texts.append(text)
         alike.add(text)
-    assert 50 < found < 300
+    assert 50 < n_alike < 300
 
 
 # ---- arrays against SQL
@@ -775,9 +775,9 @@ def test_arrays_and_sql_agree_on_random_descriptions(kb: KB, trees: FuzzyTrees, 
         node = Node(
             type=graph.types[graph.type_of[x]], clues=tuple(clues + ([branch] if branch and rng.random() < 0.5 else []))
         )
-        found = {graph.id(int(i)) for i in graph.extension(node)}
-        assert found == prover.members(node), node
-        assert graph.id(x) in found and all(prover.holds(node, e) for e in list(found)[:3]) and graph.fits(node, x)
+        members = {graph.id(int(i)) for i in graph.extension(node)}
+        assert members == prover.members(node), node
+        assert graph.id(x) in members and all(prover.holds(node, e) for e in list(members)[:3]) and graph.fits(node, x)
         slow = {i for i in range(graph.n) if graph.types[graph.type_of[i]] == node.type}
         for c in node.clues:
             slow &= (
@@ -785,13 +785,13 @@ def test_arrays_and_sql_agree_on_random_descriptions(kb: KB, trees: FuzzyTrees, 
                 if c is node.clues[0]
                 else slow
             )
-        assert {graph.id(i) for i in graph.others(node, x)} == found - {graph.id(x)}
-        sizes.add(min(len(found), 3))
+        assert {graph.id(i) for i in graph.others(node, x)} == members - {graph.id(x)}
+        sizes.add(min(len(members), 3))
         kinds.update(type(c.target).__name__ if isinstance(c, Clue) else "Named" for n in nodes(node) for c in n.clues)
     assert sizes == {1, 2, 3} and set(kinds) == {"Node", "str", "Span", "Third", "Than", "Nothing", "Named"}, kinds
 
 
-def test_patterns_survive_json_and_levels_are_told(made: tuple) -> None:
+def test_patterns_survive_json_and_levels_are_told(generated: tuple) -> None:
     clues = (
         Named(initial="N", words=2),
         Clue(relation="size", forward=True, target=Third(largest=False)),
@@ -832,11 +832,16 @@ def test_symmetric_words_and_facts_that_are_not() -> None:
 # ---- proved again from the file alone
 
 
-def test_a_published_file_is_proved_again_and_tampering_is_seen(kb: KB, made: tuple) -> None:
+def test_a_published_file_is_proved_again_and_tampering_is_seen(kb: KB, generated: tuple) -> None:
     reprover = Reprover(kb)
-    assert reprove(reprover, made[0]) == {"rows": len(made[0]), "proved": len(made[0]), "refuted": {}, "evidence": []}
-    p = next(p for p in made[0] if len(grown_of(p).pattern.root.clues) == 2)
-    other = next(q for q in made[0] if q.answer != p.answer)
+    assert reprove(reprover, generated[0]) == {
+        "rows": len(generated[0]),
+        "proved": len(generated[0]),
+        "refuted": {},
+        "evidence": [],
+    }
+    p = next(p for p in generated[0] if len(grown_of(p).pattern.root.clues) == 2)
+    other = next(q for q in generated[0] if q.answer != p.answer)
 
     def reason(**changes) -> str:
         made_again = {
@@ -861,7 +866,7 @@ def test_a_published_file_is_proved_again_and_tampering_is_seen(kb: KB, made: tu
         json.dumps(pattern).replace(next(iter(constants(from_json(pattern).root))), "city:Nowhere at all")
     )
     assert reason(lineage=lineage(pattern=lost)) in ("not_unique", "unknown_name")
-    spanned = next(p for p in made[0] if '"said"' in json.dumps(p.lineage["pattern"]))
+    spanned = next(p for p in generated[0] if '"said"' in json.dumps(p.lineage["pattern"]))
     wide = json.loads(re.sub(r'"high": [\d.]+', '"high": 1e9', json.dumps(spanned.lineage["pattern"])))
     assert reprover.refute(replace(spanned, lineage={**spanned.lineage, "pattern": wide}))[0] in (
         "span_differs",

@@ -126,38 +126,38 @@ def test_every_template_over_every_type():
     wrong: dict[str, list[str]] = {}
     n = 0
     for r in relations():
-        said = [p for forward in (True, False) if forward or not r.literal for p in phrases(r, forward)]
-        assert said, r
-        for sentence, p in said:
+        templates = [p for forward in (True, False) if forward or not r.literal for p in phrases(r, forward)]
+        assert templates, r
+        for sentence, p in templates:
             noun = spoken(p.type)
             text = p.before + FILLED.get(p.kind, "") + p.after
             if p.kind == "span" and r.range != "number":
                 text = p.before + "in the 1990s" + p.after
             whole = f"{text}." if sentence else f"the {noun} {text}"
             n += 1
-            found = faults(whole)
+            problems = faults(whole)
             if sentence and not text[0].isupper() or not sentence and text[0].isupper() and not text.startswith("Xy"):
-                found.append("letter")
+                problems.append("letter")
             if (
                 is_person(p.type)
                 and re.match(r"(?:It|Its)\b", text)
                 or not is_person(p.type)
                 and re.match(r"who\b", text)
             ):
-                found.append("person")
-            if found:
-                wrong[whole] = found
+                problems.append("person")
+            if problems:
+                wrong[whole] = problems
         for text in (f"Name {re.sub('^an? ', 'the ', r.ask('Xy'))}.", r.sentence("Xy", ["Zz"])):
             n += 1
-            if found := faults(text):
-                wrong[text] = found
+            if problems := faults(text):
+                wrong[text] = problems
             assert SLOT not in text
     for type_ in TYPES:
         noun = spoken(type_)
         some = [o.format(a=article(noun, noun), t=noun) for o in OPENINGS]
         some += [f"{'' if sentence else f'the {noun} '}{p.before}X" for sentence, p in names(type_)]
         n += len(some)
-        wrong |= {text: found for text in some if (found := faults(text))}
+        wrong |= {text: problems for text in some if (problems := faults(text))}
     assert n > 30_000
     assert not wrong, f"{len(wrong)} of {n}: " + json.dumps(
         dict(random.Random(0).sample([*wrong.items()], min(25, len(wrong)))), indent=1
@@ -172,13 +172,15 @@ def test_roles_are_short_and_read_back():
         for key in ("born_in", "died_in")
     ]
     some.append(Relation(name="age", domain="person", range="number", label="age", functional=True))
-    said = Realiser(some, lambda x: x.partition(":")[2] or x, lambda t, name: [f"{t}:{name}"] if name == "Xy" else [])
+    realiser = Realiser(
+        some, lambda x: x.partition(":")[2] or x, lambda t, name: [f"{t}:{name}"] if name == "Xy" else []
+    )
     place = Node(type="place", clues=(Clue(relation="died_in", forward=False, target="person:Xy"),))
     pattern = Pattern(
         relation="age",
         forward=True,
         root=Node(type="person", clues=(Clue(relation="born_in", forward=True, target=place),)),
     )
-    texts = {said.write(pattern, random.Random(i)) for i in range(20)}
+    texts = {realiser.write(pattern, random.Random(i)) for i in range(20)}
     assert any("was born in the place of death of Xy" in t for t in texts)
-    assert not [t for t in texts if [canonical(p) for p in said.read(t)] != [canonical(pattern)]]
+    assert not [t for t in texts if [canonical(p) for p in realiser.read(t)] != [canonical(pattern)]]

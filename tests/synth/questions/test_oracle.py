@@ -175,17 +175,17 @@ def test_two_relations_in_the_same_words_are_told_apart_by_the_type_of_the_subje
 
 
 def test_worked_answers() -> None:
-    made = [p for i in range(20) if isinstance(p := countdown(0, "train", i), Problem)]
-    for p in made:
+    solved = [p for i in range(20) if isinstance(p := countdown(0, "train", i), Problem)]
+    for p in solved:
         t = worked_answer(p)
         assert (
             isinstance(t, Demonstration)
             and t.calls == 0
             and t.messages[-1] == Message(role="assistant", content=p.lineage["solution"])
         )
-    wrong = replace(made[0], lineage={**made[0].lineage, "solution": "It is <answer>1</answer>"})
+    wrong = replace(solved[0], lineage={**solved[0].lineage, "solution": "It is <answer>1</answer>"})
     assert worked_answer(wrong).reason == "wrong_answer"
-    assert worked_answer(replace(made[0], lineage={})).reason == "no_solution"
+    assert worked_answer(replace(solved[0], lineage={})).reason == "no_solution"
 
 
 # ---- the stages
@@ -201,8 +201,8 @@ def lay(root: Path, kb: KB) -> None:
     ):
         tables.write(folder / f"{name}.parquet", values.values(), cls)
     tables.write(folder / "passages.parquet", passages(kb), Passage)
-    made = [p for split in ("train", "test") for i in range(12) if isinstance(p := countdown(0, split, i), Problem)]
-    tables.write(root / "artifacts" / "problems" / "problems.parquet", made, Problem)
+    written = [p for split in ("train", "test") for i in range(12) if isinstance(p := countdown(0, split, i), Problem)]
+    tables.write(root / "artifacts" / "problems" / "problems.parquet", written, Problem)
     seal(root)
 
 

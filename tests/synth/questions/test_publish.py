@@ -80,8 +80,8 @@ def again(row: Row, **changes: Any) -> Row:
     """The row with other values, its id and seal made anew: what somebody does who knows how they are made."""
     row = {**row, **{k: v if isinstance(v, str | int) or k in ADDED else json.dumps(v) for k, v in changes.items()}}
     p = from_row(Problem, row)
-    made = Problem.make(prompt=p.prompt, answer=p.answer, verifier=p.verifier, args=p.args, family="", split="test")
-    row["id"] = made.id
+    new = Problem.make(prompt=p.prompt, answer=p.answer, verifier=p.verifier, args=p.args, family="", split="test")
+    row["id"] = new.id
     return row | {"seal": seal(row)}
 
 
@@ -100,9 +100,9 @@ def parts(row: Row, field: str) -> Any:
 def test_every_row_of_ours_is_proved(reprover: Reprover, rows: list[Row]) -> None:
     assert len(rows) == 150
     assert reprove(reprover, (), rows) == {"rows": 150, "proved": 150, "refuted": {}, "evidence": []}
-    said = json.dumps(rows)
+    text = json.dumps(rows)
     kinds = ("C@about ", "C@between ", "bottom third", "top third", "C@none", "begins with", "century")
-    assert [k for k in kinds if k not in said] == []
+    assert [k for k in kinds if k not in text] == []
 
 
 def test_bounds_are_the_numbers_that_the_words_mean(kb: KB, rows: list[Row]) -> None:
@@ -110,22 +110,22 @@ def test_bounds_are_the_numbers_that_the_words_mean(kb: KB, rows: list[Row]) -> 
     seen = set()
     for row in rows:
         assert len(row["bounds"]) == len(row["formalization"])
-        for (s, relation, o), found in zip(row["formalization"], row["bounds"], strict=True):
+        for (s, relation, o), bounds in zip(row["formalization"], row["bounds"], strict=True):
             if between := re.fullmatch(r"C@between (\d[\d,]*) and (\d[\d,]*)", o):
                 low, high = (float(x.replace(",", "")) for x in between.groups())
                 if kb.relations[relation].range == "year":
-                    assert found == [low, high]
+                    assert bounds == [low, high]
                 else:  # and what rounds to an end: half of one in the last of two digits
                     half = 10.0 ** (len(str(int(low))) - 2) / 2
-                    assert found == [low - half, high + half]
+                    assert bounds == [low - half, high + half]
                 seen.add("between")
             elif o.endswith(" third"):
                 values = sorted(float(f.value) for f in kb.facts.values() if f.relation == relation)
                 n = len(values) // 3
-                assert found == ([values[-n], None] if o == "C@top third" else [None, values[n - 1]])
+                assert bounds == ([values[-n], None] if o == "C@top third" else [None, values[n - 1]])
                 seen.add(o)
             elif not o.startswith(("C@about", "C@between", "C@in ")):
-                assert found is None, (s, relation, o)
+                assert bounds is None, (s, relation, o)
     assert seen == {"between", "C@top third", "C@bottom third"}
 
 
@@ -244,13 +244,13 @@ def rebuilt(kb: KB, trees: FuzzyTrees, row: Row, root: Node) -> Row:
         "structure": canonical(pattern)[:20],
         "witnesses": {str(i): p.lineage["root"] for i, _ in enumerate(deletions(root))},
     }
-    made = Problem.make(
+    problem = Problem.make(
         **{f: getattr(p, f) for f in ("answer", "verifier", "args", "env", "family", "split")},
         prompt=text,
         difficulty=difficulty,
         lineage=lineage,
     )
-    return Publisher(kb).row(made)
+    return Publisher(kb).row(problem)
 
 
 def test_a_question_with_a_clue_too_few_or_too_many_is_refuted_however_well_it_is_made(
@@ -380,9 +380,9 @@ def test_a_question_that_rests_on_an_end_of_its_range_is_refuted(
                 continue
             kind, value = kb.relations[clue.relation].range, trees.graph.columns[clue.relation].values[at]
             if kind == "number" and clue.target.said.startswith("between"):
-                said = f"between {spell(value)} and {clue.target.said.split(' and ')[1]}"
-                bounds = read_span(said, kind)
-                edge = replace(clue, target=Span(low=bounds[0], high=bounds[1], said=said))
+                words = f"between {spell(value)} and {clue.target.said.split(' and ')[1]}"
+                bounds = read_span(words, kind)
+                edge = replace(clue, target=Span(low=bounds[0], high=bounds[1], said=words))
                 changed = rebuilt(kb, trees, row, replace(root, clues=(*root.clues[:i], edge, *root.clues[i + 1 :])))
                 reason = reprover.refute_row(changed)[0]
                 assert reason in ("on_the_edge", "redundant_clue")
@@ -431,8 +431,8 @@ def test_relations_of_one_label_are_told_apart_by_the_row(kb: KB) -> None:
     some = [f for f in kb.facts.values() if rng.random() < 0.5]
     more = [Fact.make(f.subject, f"{f.relation}_too", object=f.object, literal=f.literal) for f in some]
     both = KB(kb.entities.values(), [*kb.relations.values(), *twins.values()], [*kb.facts.values(), *more])
-    made, _ = fuzzy_tree(FuzzyTrees.of(both, passages(both), seed=0, only=list(kb.relations)), {("train", 2): 20})
-    reprover, rows = Reprover(both), list(map(Publisher(both).row, made))
+    questions, _ = fuzzy_tree(FuzzyTrees.of(both, passages(both), seed=0, only=list(kb.relations)), {("train", 2): 20})
+    reprover, rows = Reprover(both), list(map(Publisher(both).row, questions))
     assert reprove(reprover, (), rows)["proved"] == 20 and all("not_meant" in parts(r, "lineage") for r in rows)
     for row in rows[:5]:
         lineage = parts(row, "lineage")

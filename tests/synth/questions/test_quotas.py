@@ -22,12 +22,12 @@ def node(*relations, **more):
     )
 
 
-def question(root, asked, *relations, n=0):
+def question(root, relation, *relations, n=0):
     """A question with a text and a structure of its own."""
-    pattern = Pattern(relation=asked, forward=True, root=node(*relations))
-    text = f"{root}{n} {asked}{n} {' '.join(relations)}{n} is it?"
-    made = Problem.make(prompt=text, answer="a", verifier="exact", family="fuzzy_tree", split="train")
-    return replace(made, lineage={"root": root, "pattern": to_json(pattern), "structure": text})
+    pattern = Pattern(relation=relation, forward=True, root=node(*relations))
+    text = f"{root}{n} {relation}{n} {' '.join(relations)}{n} is it?"
+    problem = Problem.make(prompt=text, answer="a", verifier="exact", family="fuzzy_tree", split="train")
+    return replace(problem, lineage={"root": root, "pattern": to_json(pattern), "structure": text})
 
 
 def grown(items, wanted, **quotas):
@@ -139,10 +139,10 @@ def trees():
 
 def test_what_was_asked_often_enough_is_not_made_again():
     cell = [(f"R{i}", relation) for i in range(4) for relation in ("area", "motto")]
-    made = []
+    indexes_made = []
 
     def make(split, depth, index):
-        made.append(index)
+        indexes_made.append(index)
         root, relation = cell[index % len(cell)]
         return question(root, relation, "border", n=index)
 
@@ -150,7 +150,7 @@ def test_what_was_asked_often_enough_is_not_made_again():
     accepted, left = fuzzy_tree(
         make, {("train", 2): 4, ("train", 3): 4}, tally=Tally(RANGES, **limits), pairs=lambda split, depth: cell
     )
-    assert len(accepted) == 8 and not left and len(made) == 8, "none is made to be refused"
+    assert len(accepted) == 8 and not left and len(indexes_made) == 8, "none is made to be refused"
     assert list(indexes(cell, full := Tally(RANGES, root_attribute=1), 4, 100))[0] == list(range(8))
     for p in accepted:
         full.add(p)
@@ -195,10 +195,10 @@ def test_shapes_are_full_too_and_a_share_of_one_never_is():
 
 def test_what_cannot_do_without_what_is_full_fills_a_cell_and_the_card_says_so():
     cell = [(f"R{i}", "area") for i in range(120)]
-    made = []
+    calls = []
 
     def make(split, depth, index, *full):
-        made.append((index, bool(full)))
+        calls.append((index, bool(full)))
         if full:
             return Quarantined(id=f"tree/{split}/{depth}/{index}", stage="questions", reason=QUOTA_FULL, evidence="x")
         return question(*cell[index % 120], "border")
@@ -213,7 +213,7 @@ def test_what_cannot_do_without_what_is_full_fills_a_cell_and_the_card_says_so()
         tries=2,
     )
     assert [p.lineage["root"] for p in accepted] == [f"R{i}" for i in range(100)], "as they came"
-    assert made[:64] == [(i, False) for i in range(64)] and made[64:120] == [(i, True) for i in range(64, 120)]
+    assert calls[:64] == [(i, False) for i in range(64)] and calls[64:120] == [(i, True) for i in range(64, 120)]
     assert [q.reason for q in left] == [QUOTA_FULL] * 100, "200 draws, each accepted or quarantined once"
     assert len({q.id for q in left}) == 100
     assert ends["train", 2].over == 50 and ends["train", 2].dry
@@ -237,10 +237,10 @@ def test_a_cell_that_ends_by_its_draws_says_that():
 def test_answers_of_a_full_kind_are_not_drawn_once_enough_wait():
     """Beyond those that fill the cell, all of them would be refused."""
     cell = [(f"R{i}", "area") for i in range(400)] + [(f"S{i}", "motto") for i in range(10)]
-    made = []
+    cells_made = []
 
     def make(split, depth, index, *full):
-        made.append(index % len(cell))
+        cells_made.append(index % len(cell))
         return question(*cell[index % len(cell)], "border")
 
     accepted, left = fuzzy_tree(
@@ -250,7 +250,7 @@ def test_answers_of_a_full_kind_are_not_drawn_once_enough_wait():
         pairs=lambda split, depth: cell,
     )
     assert len(accepted) == 100 and sum(p.lineage["root"].startswith("S") for p in accepted) == 10
-    assert len([i for i in made if i < 400]) == 128, "two blocks: one until it was full, one to fill what is left"
+    assert len([i for i in cells_made if i < 400]) == 128, "two blocks: one until it was full, one to fill what is left"
     assert len(left) == 38
 
 
@@ -280,7 +280,7 @@ def test_quotas_give_the_same_bytes_for_any_order_of_work(trees):
     quotas = {"root_attribute": 1, "relation": 0.3, "shape": 0.2, "answer": 0.5}
     rows = []
     for run in (map, backwards):
-        made = fuzzy_tree(trees, counts, run=run, tally=Tally({}, **quotas), pairs=trees.pairs)
-        rows.append([to_row(x) for part in made for x in part])
+        parts = fuzzy_tree(trees, counts, run=run, tally=Tally({}, **quotas), pairs=trees.pairs)
+        rows.append([to_row(x) for part in parts for x in part])
     assert rows[0] == rows[1]
     assert any(r.get("reason") == QUOTA_FULL for r in rows[0]), "something was full"

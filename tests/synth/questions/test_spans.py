@@ -13,7 +13,7 @@ from synth.questions.pattern import Span
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "bounds"),
+    ("words", "kind", "bounds"),
     [
         ("about 1,300", "number", (1170, 1430)),  # a tenth either way
         ("about 0.25", "number", (0.225, 0.275)),
@@ -35,13 +35,13 @@ from synth.questions.pattern import Span
         ("roughly 1,300", "number", None),
     ],
 )
-def test_words_mean_bounds(said: str, kind: str, bounds: tuple | None) -> None:
-    found = read_span(said, kind)
-    assert found == pytest.approx(bounds) if bounds else found is None
+def test_words_mean_bounds(words: str, kind: str, bounds: tuple | None) -> None:
+    read = read_span(words, kind)
+    assert read == pytest.approx(bounds) if bounds else read is None
 
 
 @pytest.mark.parametrize(
-    ("said", "kind", "within", "without"),
+    ("words", "kind", "within", "without"),
     [
         ("about 1,300", "number", (1250, 1300, 1350), (1249, 1351)),
         ("between 10 and 100", "number", (10.6, 11, 99), (10, 10.5, 99.6, 100)),
@@ -53,27 +53,27 @@ def test_words_mean_bounds(said: str, kind: str, bounds: tuple | None) -> None:
         ("in the 20th century", "year", (1901, 1999), (1900, 2000)),
     ],
 )
-def test_the_core_is_what_every_reader_means(said: str, kind: str, within: tuple, without: tuple) -> None:
-    low, high = core(said, kind)
+def test_the_core_is_what_every_reader_means(words: str, kind: str, within: tuple, without: tuple) -> None:
+    low, high = core(words, kind)
     assert all(low <= x <= high for x in within) and not any(low <= x <= high for x in without)
 
 
 def test_no_value_lies_at_an_end_of_its_words() -> None:
     """Nor rounds to one: "between 10 and 100" is not said of 10, nor of 99.7."""
-    rng, said = random.Random(1), set()
+    rng, first_words = random.Random(1), set()
     for value in [*map(float, range(1, 130)), *(10.0**k for k in range(-2, 7)), 9.99, 0.096, 1960.0, 1_049_999.0]:
         for level in (1, 2, 3):
             s = span(value, "number", level, rng)
             low, high = core(s.said, "number")
             assert s.low < low <= value <= high < s.high
-            said.add(s.said.split()[0])
+            first_words.add(s.said.split()[0])
             ends = [float(x.replace(",", "")) for x in re.findall(r"[\d,.]+", s.said)]
             assert s.said.startswith("about") or "illion" in s.said or value not in ends
     for year in range(1890, 2011):
         for level in (1, 2, 3, 4):
             low, high = core(span(float(year), "year", level, rng).said, "year")
             assert low <= year <= high
-    assert said == {"about", "between"}
+    assert first_words == {"about", "between"}
 
 
 def test_every_span_holds_its_value_and_wider_levels_hold_more() -> None:
@@ -149,7 +149,7 @@ def test_a_share_stays_within_a_hundred_percent() -> None:
         [Fact.make(f"country:{n}", "forest", literal=v) for n, v in zip("ABC", ("98", "100", "3"))],
     )
     graph = Graph.of(kb)
-    said = {
+    texts = {
         c.target.said
         for i in range(60)
         if (
@@ -159,4 +159,4 @@ def test_a_share_stays_within_a_hundred_percent() -> None:
         )
         and isinstance(c.target, Span)
     }
-    assert any(s.endswith(" and 100") for s in said) and all(read_span(s, "number")[1] <= 100.5 for s in said)
+    assert any(s.endswith(" and 100") for s in texts) and all(read_span(s, "number")[1] <= 100.5 for s in texts)

@@ -182,14 +182,14 @@ def test_both_routes_agree_on_random_patterns() -> None:
         return Node(type=kb.entities[entity].type, clues=tuple(clues))
 
     for _ in range(150):
-        asked = rng.choice(facts)
-        forward = asked.object is None or rng.random() < 0.5
+        fact = rng.choice(facts)
+        forward = fact.object is None or rng.random() < 0.5
         pattern = Pattern(
-            relation=asked.relation,
+            relation=fact.relation,
             forward=forward,
-            root=around(asked.subject if forward else asked.object, rng.randint(1, 3)),
+            root=around(fact.subject if forward else fact.object, rng.randint(1, 3)),
         )
-        found = answers(kb, pattern)
-        assert found == check.answers(pattern)
-        sizes.add(min(len(found), 3))
+        members = answers(kb, pattern)
+        assert members == check.answers(pattern)
+        sizes.add(min(len(members), 3))
     assert sizes == {1, 2, 3}

@@ -57,8 +57,8 @@ def test_a_clean_question(tables: sqlite3.Connection) -> None:
     clean = formal(("V@Y", "mayor", "V@P"), ("V@X", "capital", "V@Y"), ("V@X", "currency", "C@Cro"), ("V@P", "is", "?"))
     assert inspect(clean).clean and inspect(clean).answers is None
     asks_mayor = formal(("V@X", "capital", "V@Y"), ("V@X", "currency", "C@Cro"), ("V@Y", "mayor", "?"), answer="Lio")
-    found = inspect(asks_mayor, tables)
-    assert found.clean and found.answers == ("person:Lio",) and found.redundant == ()
+    finding = inspect(asks_mayor, tables)
+    assert finding.clean and finding.answers == ("person:Lio",) and finding.redundant == ()
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_clean_question(tables: sqlite3.Connection) -> None:
     ],
 )
 def test_what_a_question_shows_without_a_knowledge_base(question: Formal, finding: dict) -> None:
-    found = inspect(question)
-    assert {k: getattr(found, k) for k in finding} == finding
-    assert found.answers is None and found.redundant is None
+    inspected = inspect(question)
+    assert {k: getattr(inspected, k) for k in finding} == finding
+    assert inspected.answers is None and inspected.redundant is None
 
 
 def test_what_a_knowledge_base_adds(tables: sqlite3.Connection) -> None:
@@ -120,8 +120,8 @@ def test_rows_are_read_or_set_aside() -> None:
             row | {"formalization": "__import__('os').system('true')"},
         )
     ] + ["{"]
-    found, quarantined = read([(f"line {i}", t) for i, t in enumerate(texts)])
-    assert [f.triples for f in found] == [(ASK, RIVER), (ASK,)] and found[0].id == "7"
+    questions, quarantined = read([(f"line {i}", t) for i, t in enumerate(texts)])
+    assert [f.triples for f in questions] == [(ASK, RIVER), (ASK,)] and questions[0].id == "7"
     assert [q.id for q in quarantined] == [f"line {i}" for i in range(2, 12)]
     assert (
         "lacks the key 'formalization'" in quarantined[0].evidence
@@ -142,8 +142,8 @@ def test_rows_are_read_or_set_aside() -> None:
 )
 def test_what_others_write_is_read_as_the_same_triples(written: object) -> None:
     rows = [("line 1", json.dumps({"question": "q", "answer": "a", "formalization": written}))]
-    found, quarantined = read(rows)
-    assert not quarantined and found[0].triples == (ASK, RIVER)
+    questions, quarantined = read(rows)
+    assert not quarantined and questions[0].triples == (ASK, RIVER)
 
 
 def test_lists_numbers_and_the_only_variable() -> None:

@@ -208,15 +208,15 @@ def test_a_program_ends_with_the_process_that_started_it(layer):
         f"from synth.sandbox import parent as s\ns.run_in({layer!r}, {sleeper!r}, 'f', [[]], s.Limits(wall={SLEEP}))"
     )
     with subprocess.Popen([sys.executable, "-c", script], cwd=Path(sandbox.__file__).resolve().parents[2]) as process:
-        found: list[int] = []
-        while process.poll() is None and not (len(found) >= 2 and sandbox._sleeps(found[-1])):
-            found = descendants(process.pid)
+        pids: list[int] = []
+        while process.poll() is None and not (len(pids) >= 2 and sandbox._sleeps(pids[-1])):
+            pids = descendants(process.pid)
             time.sleep(0.01)
         process.kill()
     end = time.monotonic() + 600
-    while any(map(alive, found)) and time.monotonic() < end:
+    while any(map(alive, pids)) and time.monotonic() < end:
         time.sleep(0.01)
-    assert len(found) >= 2 and not any(map(alive, found))
+    assert len(pids) >= 2 and not any(map(alive, pids))
 
 
 SLEEP = 500
@@ -241,10 +241,10 @@ def test_a_program_that_sleeps_is_wrong_and_one_that_was_stopped_is_not_scored()
     ]
     before = set(descendants(os.getpid()))  # verifiers in processes of their own, which earlier tests started
     threads[1].start()
-    found: list[int] = []
-    while threads[1].is_alive() and len(found) < 2:  # the first may still be a copy of this process
-        found = [pid for pid in descendants(os.getpid()) if pid not in before]
-    os.kill(found[-1], signal.SIGSTOP)
+    pids: list[int] = []
+    while threads[1].is_alive() and len(pids) < 2:  # the first may still be a copy of this process
+        pids = [pid for pid in descendants(os.getpid()) if pid not in before]
+    os.kill(pids[-1], signal.SIGSTOP)
     threads[0].start()
     for t in threads:
         t.join()

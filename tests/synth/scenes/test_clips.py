@@ -33,7 +33,7 @@ def test_runs_ways_and_jumps_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("clip", "asked", "answer"),
+    ("clip", "question", "answer"),
     [
         (CLIP, "Which way does the red square move?", "right"),
         (CLIP, "Which appears first, the blue ring or the red square?", "red square"),
@@ -58,14 +58,14 @@ def test_runs_ways_and_jumps_by_hand():
         ),
     ],
 )
-def test_answers_by_hand(clip, asked, answer):
-    assert solve(f"{clip}\n{asked}") == answer
+def test_answers_by_hand(clip, question, answer):
+    assert solve(f"{clip}\n{question}") == answer
 
 
 @pytest.mark.parametrize("kind", ASKS)
 def test_each_kind_is_certified_and_its_answers_differ(kind):
-    made = [clip_questions(0, "train", i, asks=[kind], levels=[1, 2, 3]) for i in range(60)]
-    problems = [p for p in made if isinstance(p, Problem)]
+    drawn = [clip_questions(0, "train", i, asks=[kind], levels=[1, 2, 3]) for i in range(60)]
+    problems = [p for p in drawn if isinstance(p, Problem)]
     assert len(problems) == 60 and not any(certify(p) for p in problems)
     answers = [p.answer for p in problems]
     assert max(answers.count(a) for a in set(answers)) <= 24

@@ -17,8 +17,8 @@ from synth.verify import verify
 MAP = "Map of 32: blue 1 0, 1 1, 1 2; red 0 0, 1 0, 2 0"
 
 
-def problem(answer, asked="How does one get from 0 0 to 1 2?"):
-    return Problem.make(prompt=f"{MAP}\n{asked}", answer=answer, verifier="transit", family="x", split="train")
+def problem(answer, question="How does one get from 0 0 to 1 2?"):
+    return Problem.make(prompt=f"{MAP}\n{question}", answer=answer, verifier="transit", family="x", split="train")
 
 
 def test_a_description_is_read_back_and_drawn_where_it_says():
@@ -62,10 +62,14 @@ def test_a_way_has_the_fewest_legs():
 
 
 def test_problems_of_every_level_are_certified_and_shown():
-    made = [transit_maps(0, "train", i, levels=(1 + i % len(LADDER),)) for i in range(40)]
-    assert all(isinstance(p, Problem) for p in made)
-    assert {p.verifier for p in made} == {"exact", "transit"} and {p.difficulty["stage"] for p in made} == {1, 2, 3}
-    assert all(verify(p, p.answer).value == 1.0 and draw(p)[0].shape == (32, 32, 3) for p in made)
+    problems = [transit_maps(0, "train", i, levels=(1 + i % len(LADDER),)) for i in range(40)]
+    assert all(isinstance(p, Problem) for p in problems)
+    assert {p.verifier for p in problems} == {"exact", "transit"} and {p.difficulty["stage"] for p in problems} == {
+        1,
+        2,
+        3,
+    }
+    assert all(verify(p, p.answer).value == 1.0 and draw(p)[0].shape == (32, 32, 3) for p in problems)
     judged = [p.answer for i in range(60) for p in [transit_maps(1, "train", i, levels=(1,))]]
     assert 0.3 < judged.count("yes") / 60 < 0.7
 
@@ -81,13 +85,13 @@ def test_details_of_a_route_by_hand():
         ("1 2 blue 1 0; 1 0 red 0 0", 0.0, (0, 0, 1, 1, 1)),
     ):
         score = verify(problem(right), answer)
-        found = [score.parts[k] for k in ("origin", "destination", "lines", "changes", "legs")]
-        assert score.value == value and found == pytest.approx(parts), answer
+        values = [score.parts[k] for k in ("origin", "destination", "lines", "changes", "legs")]
+        assert score.value == value and values == pytest.approx(parts), answer
         assert score.parts["drawn"] == 2 and score.parts["wanted_changes"] == 1
 
 
 @pytest.mark.parametrize("gold", ["0 0 red 3 0", "by red", "0 0 red 1 0; 1 0 blue 1 1; 1 1 blue 1 2", "0 0 blue 1 2"])
 def test_a_reference_that_is_no_shortest_way_is_not_scored(gold):
-    asked = "How does one get from 0 0 to 1 2?"
-    score = verify(problem(gold, asked), "0 0 red 1 0; 1 0 blue 1 2")
+    question = "How does one get from 0 0 to 1 2?"
+    score = verify(problem(gold, question), "0 0 red 1 0; 1 0 blue 1 2")
     assert isinstance(score, Unscorable)

@@ -44,11 +44,11 @@ def test_the_ratio_asked_for_decides():
     p = counterfactual_prompts(0, "train", 0)
     assert isinstance(p, Problem) and p.args["ratio"] == 1.5
     for ratio, value in ((2.25, 1.0), (0.4, 1.0)):
-        asked = Problem.make(
+        wanted = Problem.make(
             prompt="?", answer=p.answer, verifier="painted", args={**p.args, "ratio": ratio}, family="f", split="train"
         )
-        assert verify(asked, p.answer).value == value
-    assert verify(asked, f"the {p.args['a']} beside the {p.args['b']}").value == 1.0  # 16 / 36 is above 0.4
+        assert verify(wanted, p.answer).value == value
+    assert verify(wanted, f"the {p.args['a']} beside the {p.args['b']}").value == 1.0  # 16 / 36 is above 0.4
     far = Problem.make(
         prompt="?", answer=p.answer, verifier="painted", args={**p.args, "ratio": 3.0}, family="f", split="train"
     )

@@ -68,8 +68,8 @@ def test_how_warm_a_picture_is(colours, rating):
 
 @pytest.mark.parametrize("kind", [*ASKS, "warm"])
 def test_each_kind_is_asked_and_its_answers_differ(kind):
-    made = [scene_questions(0, "train", i, asks=[kind], levels=[2]) for i in range(40)]
-    answers = [p.answer for p in made if isinstance(p, Problem)]
+    drawn = [scene_questions(0, "train", i, asks=[kind], levels=[2]) for i in range(40)]
+    answers = [p.answer for p in drawn if isinstance(p, Problem)]
     assert len(answers) == 40 and len(set(answers)) >= 2
     assert max(answers.count(a) for a in set(answers)) <= 28
 

@@ -60,15 +60,15 @@ def test_what_is_no_action_is_one_sentence(action):
 
 
 @pytest.mark.parametrize(
-    ("asked", "answer"),
+    ("question", "answer"),
     [
         ("Point at the blue field.", "25 1 31 7"),
         ("Which boxes hold the buttons?", "1 1 7 7; 9 17 15 23"),
         ("Write c into the blue field, then press the red button.", "click 3 0; type c; click 1 2"),
     ],
 )
-def test_answers_by_hand(asked, answer):
-    assert solve(f"{SCREEN}\n{asked}") == answer
+def test_answers_by_hand(question, answer):
+    assert solve(f"{SCREEN}\n{question}") == answer
 
 
 def test_actions_are_scored_by_where_they_lead():
@@ -85,8 +85,8 @@ def test_actions_are_scored_by_where_they_lead():
 
 @pytest.mark.parametrize("kind", ASKS)
 def test_each_kind_is_certified_and_its_answers_differ(kind):
-    made = [screen_tasks(0, "train", i, asks=[kind], levels=[1, 2, 3]) for i in range(60)]
-    problems = [p for p in made if isinstance(p, Problem)]
+    drawn = [screen_tasks(0, "train", i, asks=[kind], levels=[1, 2, 3]) for i in range(60)]
+    problems = [p for p in drawn if isinstance(p, Problem)]
     assert len(problems) == 60 and not any(certify(p) for p in problems)
     answers = [p.answer for p in problems]
     assert max(answers.count(a) for a in set(answers)) <= 12

@@ -59,14 +59,14 @@ def test_what_renders_to_nothing_is_one_sentence(text):
 
 
 def test_designs_of_every_level_are_certified():
-    made = [screen_designs(0, "train", i, levels=(1 + i % len(LADDER),)) for i in range(30)]
-    assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in made)
-    assert {len(p.args["widgets"]) for p in made} == {2, 3, 4}
+    problems = [screen_designs(0, "train", i, levels=(1 + i % len(LADDER),)) for i in range(30)]
+    assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in problems)
+    assert {len(p.args["widgets"]) for p in problems} == {2, 3, 4}
 
 
 def test_elements_are_a_set_with_types():
-    made = [screen_tasks(0, "train", i, asks=("elements",)) for i in range(12)]
-    for p in made:
+    problems = [screen_tasks(0, "train", i, asks=("elements",)) for i in range(12)]
+    for p in problems:
         turned = "; ".join(reversed(p.answer.split("; ")))
         assert verify(p, turned).value == verify(p, p.answer).value == 1.0
         other = p.answer.replace("button", "x").replace("field", "button").replace("x", "field")
@@ -88,8 +88,8 @@ def test_pairs_prefer_what_renders_then_what_is_better():
         return by_render(0, p, 0, lambda *a, **k: list(texts), samples=len(texts))
 
     for texts, chosen, rejected in (((part, right), right, part), ((broken, part), part, broken)):
-        made = pair(*texts)
-        assert isinstance(made, PreferencePair) and (made.chosen, made.rejected) == (chosen, rejected)
+        result = pair(*texts)
+        assert isinstance(result, PreferencePair) and (result.chosen, result.rejected) == (chosen, rejected)
     assert [pair(a, b).reason for a, b in ((broken, broken), (part, part))] == ["none_valid", "no_contrast"]
     other = screen_tasks(0, "train", 0)
     assert isinstance(other, Problem)

@@ -41,9 +41,9 @@ PAGES = [
 
 
 def tokenizer() -> Tokenizer:
-    made = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()  # ty: ignore
-    return made
+    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()  # ty: ignore
+    return words
 
 
 @pytest.fixture
@@ -77,16 +77,16 @@ def model(tmp_path_factory) -> Path:
 
 
 def test_static_vectors_are_means_of_rows_of_length_1(package):
-    made = embedder("static")
-    assert isinstance(made, Static) and len(made.digest) == 64
-    got = made(["red film", "", "nothing known", "film film river"])
+    embed = embedder("static")
+    assert isinstance(embed, Static) and len(embed.digest) == 64
+    got = embed(["red film", "", "nothing known", "film film river"])
     want = np.array([[0.5, 0, 0.5, 0], [0] * 4, [0] * 4, [2, 1, 0, 0]], np.float32)
     np.testing.assert_allclose(got, want / np.maximum(np.linalg.norm(want, axis=1, keepdims=True), 1e-9), atol=1e-6)
 
 
 def test_a_models_vectors_are_means_over_the_tokens_of_the_text_alone(model):
-    made = Model(model)
-    one, both = made(["red film"]), made(["red film", "a river flows a stream shows red"])
+    embed = Model(model)
+    one, both = embed(["red film"]), embed(["red film", "a river flows a stream shows red"])
     np.testing.assert_allclose(one[0], both[0], atol=1e-5)  # whatever it is padded to
     net = BertModel.from_pretrained(model).eval()
     with torch.no_grad():
@@ -107,10 +107,10 @@ def test_embeddings_find_what_shares_no_word_with_the_query(package):
 def test_scores_are_those_that_the_module_states(package):
     texts = ["red film a", "crimson stream", "a river shows"]
     embed, ranking = embedder("static"), hybrid.Ranking.of(texts)
-    made = Hybrid(ranking, None, embed=embed, vectors=Vectors.of(texts, 3, embed))  # type: ignore[arg-type]
+    scorer = Hybrid(ranking, None, embed=embed, vectors=Vectors.of(texts, 3, embed))  # type: ignore[arg-type]
     lexical = ranking.scores("red river")
     want = lexical / lexical.max() + 0.5 * (embed(texts) @ embed(["red river"])[0])
-    np.testing.assert_allclose(made.scores("red river"), want / want.max(), atol=1e-3)  # the vectors are float16
+    np.testing.assert_allclose(scorer.scores("red river"), want / want.max(), atol=1e-3)  # the vectors are float16
 
 
 @pytest.mark.parametrize("block", [1, 2, 1000])
@@ -124,10 +124,10 @@ def test_the_product_is_the_same_in_any_blocks_in_memory_and_on_disk(block, tmp_
 
 
 def test_vectors_on_disk_are_kept_until_texts_or_embeddings_change(tmp_path, package, model):
-    made: list[int] = []
+    batches: list[int] = []
 
     def texts(*some: str):
-        made.append(len(some))
+        batches.append(len(some))
         yield from some
 
     embed = embedder("static")
@@ -148,9 +148,9 @@ def test_names_lead_to_the_pages_that_the_best_lines_name():
     query = "born staged Alpha play 1950"
     assert [x.page for x in index.hits(query, 5)].count("3") == 0
     followed = index.hybrid(follow=1)
-    found = [(x.page, x.text) for x in followed.hits(query, 3)]
-    assert found[0][0] == "1" and ("2", "Born in Zelton.") in found  # of its lines the one that fits the question
-    assert {p for p, _ in found} == {"1", "2", "3"}
+    hits = [(x.page, x.text) for x in followed.hits(query, 3)]
+    assert hits[0][0] == "1" and ("2", "Born in Zelton.") in hits  # of its lines the one that fits the question
+    assert {p for p, _ in hits} == {"1", "2", "3"}
     assert [x.page for x in index.hybrid(follow=0).hits(query, 5)] == [x.page for x in index.hits(query, 5)]
     assert index.hybrid(follow=1).hits("cycle", 2)[1].page == "1"  # "Alpha" is "Alpha (1950 play)"
 
@@ -163,14 +163,14 @@ def test_only_the_best_lines_are_followed():
         Page(id="d", title="Kim Poe", text="Baker."),
     ]
     index = build_index(pages)
-    found = [{x.page for x in index.hybrid(follow=n).hits("one two three", 9)} for n in range(3)]
-    assert found == [{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d"}]
+    by_follow = [{x.page for x in index.hybrid(follow=n).hits("one two three", 9)} for n in range(3)]
+    assert by_follow == [{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d"}]
 
 
 def test_the_name_of_its_own_page_takes_no_place():
     pages = [Page(id="a", title="Ann Fox", text="Ann Fox danced with Jo K. Hall and Nan Orr."), *PAGES[1:3]]
-    found = build_index(pages).hybrid(follow=1).hits("danced", 9)
-    assert {x.page for x in found} == {"a", "2", "3"}
+    hits = build_index(pages).hybrid(follow=1).hits("danced", 9)
+    assert {x.page for x in hits} == {"a", "2", "3"}
 
 
 def test_the_search_tool_follows_names_too():

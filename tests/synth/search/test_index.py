@@ -87,11 +87,11 @@ def test_markup_of_a_chat_is_spelled_apart_wherever_it_is_shown(index):
 
 def test_an_index_on_disk_answers_as_one_in_memory_and_is_read_only(tmp_path):
     folder = tmp_path / "index"
-    made, memory = build_index(PAGES, folder), build_index(PAGES)
+    written, memory = build_index(PAGES, folder), build_index(PAGES)
     again = open_index(folder)
     for query in ("capital of Norvia", "borders", "line 7 word"):
-        assert made.search(query) == again.search(query) == memory.search(query)
-    assert made.digest() == again.digest() == memory.digest() != build_index(PAGES[:3]).digest()
+        assert written.search(query) == again.search(query) == memory.search(query)
+    assert written.digest() == again.digest() == memory.digest() != build_index(PAGES[:3]).digest()
     with pytest.raises(Exception, match="readonly"):
         again._connection.execute("DELETE FROM page")
     (folder / "ranking" / "vocabulary.json").write_text('{"n": 3, "words": []}')
@@ -104,16 +104,18 @@ def test_an_index_on_disk_answers_as_one_in_memory_and_is_read_only(tmp_path):
 def test_pages_of_a_kb_are_found_as_its_passages_are():
     kb = world(countries=5, seed=2)
     index, search = build_index(pages_of_kb(kb)), Search(passages(kb), k=3)
-    asked = [f"{r.label} of {e.name}" for r in kb.relations.values() for e in list(kb.entities.values())[::9]]
-    same = sum(index.search(q).split("\n")[0].endswith(search(q).split("\n")[0]) for q in asked)
-    assert same >= 0.99 * len(asked)
+    queries = [f"{r.label} of {e.name}" for r in kb.relations.values() for e in list(kb.entities.values())[::9]]
+    same = sum(index.search(q).split("\n")[0].endswith(search(q).split("\n")[0]) for q in queries)
+    assert same >= 0.99 * len(queries)
     country = next(e for e in kb.entities.values() if e.type == "country")
     assert f"The capital of {country.name} is" in index.open(country.name)
     capital = kb.text(kb.forward(country.id, "capital")[0])
-    said = f"The capital of {country.name} is {capital}."
-    assert said in index.open(capital) and index.find(said, capital) == said  # on the page of the object too
-    assert [x.text for x in index.lines(said)] == [said] and index.search(said, 9).split("\n").count(
-        said
+    sentence = f"The capital of {country.name} is {capital}."
+    assert (
+        sentence in index.open(capital) and index.find(sentence, capital) == sentence
+    )  # on the page of the object too
+    assert [x.text for x in index.lines(sentence)] == [sentence] and index.search(sentence, 9).split("\n").count(
+        sentence
     ) == 1  # but ranked once
 
 
@@ -221,10 +223,10 @@ def test_ten_megabytes_on_one_line():
 def test_ranking_is_saved_and_refuses_texts_without_words(tmp_path):
     with pytest.raises(ValueError, match="not one word"):
         Ranking.of(["", "?!"])
-    made = Ranking.of(["red fox", "", "red hen", "hen"])
-    made.save(tmp_path / "r")
+    ranking = Ranking.of(["red fox", "", "red hen", "hen"])
+    ranking.save(tmp_path / "r")
     again = Ranking.load(tmp_path / "r")
-    assert made.top("red hen", 5) == again.top("hen red", 5) == (2, 3, 0) and len(again) == 4
+    assert ranking.top("red hen", 5) == again.top("hen red", 5) == (2, 3, 0) and len(again) == 4
 
 
 def test_calls_are_recorded_and_replayed(tmp_path):

@@ -70,12 +70,12 @@ def test_a_ranking_written_as_it_is_made_is_the_saved_one(tmp_path: Path, monkey
     texts = ["the red fox", "a red hat, the hat", "é", "", "the"] * 30 + ["rare"]
     Ranking.of(texts).save(tmp_path / "saved")
     monkeypatch.setattr(bm25, "_BLOCK", 40)
-    made = Ranking.of(iter(texts), tmp_path / "made")
+    written = Ranking.of(iter(texts), tmp_path / "made")
     names = {p.name for p in (tmp_path / "saved").iterdir()}
     assert names == {p.name for p in (tmp_path / "made").iterdir()} and len(names) >= 5
     for name in names:
         assert (tmp_path / "saved" / name).read_bytes() == (tmp_path / "made" / name).read_bytes(), name
-    assert made.top("red hat", 3) == Ranking.of(texts).top("red hat", 3) and len(made) == len(texts)
+    assert written.top("red hat", 3) == Ranking.of(texts).top("red hat", 3) and len(written) == len(texts)
 
 
 def test_the_best_come_first_and_ties_keep_the_order_of_the_table(some: list[Passage]) -> None:

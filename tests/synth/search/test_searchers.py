@@ -178,8 +178,8 @@ def test_every_question_of_the_entity_trees_is_answered():
 
 def told(problem, *, detour=0.0, seed=0, **limits):
     limits = {"max_calls": 30, "max_context": 12_000, **limits}
-    made = run(branch_and_check, problem, INDEX, WORLD)
-    return browsing(problem, made, INDEX, WORLD, rng=random.Random(seed), detour=detour, **limits)
+    searched = run(branch_and_check, problem, INDEX, WORLD)
+    return browsing(problem, searched, INDEX, WORLD, rng=random.Random(seed), detour=detour, **limits)
 
 
 def test_a_demonstration_plays_in_the_environment_byte_for_byte():
@@ -189,11 +189,11 @@ def test_a_demonstration_plays_in_the_environment_byte_for_byte():
             shown = told(problem, detour=detour)
             assert isinstance(shown, Demonstration) and shown.detours == detour
             state, _ = env.start(problem, {"search": type("Tool", (), {"index": INDEX})})
-            said = [m for m in shown.messages if m.role != "user"]
-            for one, two in zip(said[::2], said[1::2]):
+            turns = [m for m in shown.messages if m.role != "user"]
+            for one, two in zip(turns[::2], turns[1::2]):
                 heard, over, _ = env.step(state, one.content)
                 assert not over and [m.content for m in heard] == [two.content]
-            _, over, score = env.step(state, said[-1].content)
+            _, over, score = env.step(state, turns[-1].content)
             assert over and score.value == 1.0 and LAST not in shown.messages[-2].content
 
 

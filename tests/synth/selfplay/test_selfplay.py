@@ -154,8 +154,8 @@ ROUND = {"held": 0.4, "held_n": 100, "success": 0.5, "validity": 1.0, "duplicate
     ],
 )
 def test_stop_rules(changes, word):
-    said = stop([ROUND | c for c in changes])
-    assert said.partition(":")[0] == word
+    reason = stop([ROUND | c for c in changes])
+    assert reason.partition(":")[0] == word
 
 
 # --- proposals -------------------------------------------------------------------------------------------------------
@@ -305,9 +305,9 @@ def failed(family, n, level=2):
 
 
 def test_the_teacher_aims_at_failures_and_goes_up_where_all_is_solved():
-    said = teacher(view(failed=failed("list_sorting", 3), wanted=CELLS[:40]), rng(), 40, replay=0.0, harder=0.0)
+    texts = teacher(view(failed=failed("list_sorting", 3), wanted=CELLS[:40]), rng(), 40, replay=0.0, harder=0.0)
     questions = {p.question for p, _ in failed("list_sorting", 3)}
-    for text in said:
+    for text in texts:
         question = json.loads(text)["question"]
         near = [q for q in questions if sum(a != b for a, b in zip(q.split(), question.split(), strict=False)) == 1]
         assert question not in questions and near, "one number of a failed question has changed"
@@ -321,10 +321,10 @@ def test_the_teacher_aims_at_failures_and_goes_up_where_all_is_solved():
 
 def test_the_budget_follows_the_failures():
     given = failed("countdown", 30) + failed("list_sorting", 10)
-    said = [
+    families = [
         json.loads(t)["family"] for t in weak_skills(view(wanted=CELLS[:1] * 400, failed=given), rng(), 400, share=1.0)
     ]
-    assert said.count("countdown") / 400 == pytest.approx(0.75, abs=0.07)
+    assert families.count("countdown") / 400 == pytest.approx(0.75, abs=0.07)
     only = weak_skills(view(wanted=CELLS[:1] * 50, failed=given, weak=("list_sorting",)), rng(), 50, share=1.0)
     assert {json.loads(t)["family"] for t in only} == {"list_sorting"}
 
@@ -335,12 +335,12 @@ def test_rewriting_keeps_the_answer():
     for rate, shorter in ((0.0, True), (0.5, False)):
         solved = [(p, rate) for p, _ in hard] if rate else []
         texts = rewrite(view(failed=hard, solved=solved, wanted=CELLS[:1] * 40), rng(), 40, share=1.0)
-        made = [m for t in texts if isinstance(m := certify(t, FAMILIES, 0), Problem)]
-        assert len(made) > 20
-        for item in made:
+        problems = [m for t in texts if isinstance(m := certify(t, FAMILIES, 0), Problem)]
+        assert len(problems) > 20
+        for item in problems:
             assert item.answer in answers.values()
             assert len(item.question.split()) in ((8, 10) if shorter else (10,)), "Compute, and five numbers or four"
-        assert not shorter or any(len(m.question.split()) == 8 for m in made)
+        assert not shorter or any(len(m.question.split()) == 8 for m in problems)
     assert simplified(("+", ("*", 2, 3), 4)) == ("+", 6, 4) and varied(("+", 1, 2), rng()) == ("+", 2, 1)
     assert varied(("-", 1, 2), rng()) == ("-", 1, 2), "a difference has no other side"
 
@@ -410,8 +410,8 @@ def test_a_row_that_is_not_what_was_written_puts_the_ledger_aside(tmp_path):
         (tmp_path / "ledger.db").write_bytes(path.read_bytes())
         damaged(tmp_path / "ledger.db", change)
         again = loop(tmp_path, solve=scripted(gain=0.2))
-        said = again.ledger.said
-        assert kept in said and "SHA-256" in said and said.count("\n") == 0
+        message = again.ledger.said
+        assert kept in message and "SHA-256" in message and message.count("\n") == 0
         assert list(again.run()) == told
         again.ledger.close()
         assert dump(tmp_path) == expected
@@ -426,7 +426,7 @@ def test_any_flipped_bit_of_a_ledger_is_found_or_harmless(tmp_path):
     ledger.close()
     good = path.read_bytes()
     expected = dump(tmp_path, "l.db")
-    found = 0
+    n_found = 0
     rng = np.random.default_rng(0)
     for at in rng.integers(0, 8 * len(good), 60):
         bad = bytearray(good)
@@ -437,14 +437,14 @@ def test_any_flipped_bit_of_a_ledger_is_found_or_harmless(tmp_path):
         except ValueError as e:
             assert "no ledger" in str(e)
             continue
-        found += bool(ledger.said)
+        n_found += bool(ledger.said)
         upto = max([r for r, _, _ in ledger.rows("proposal")], default=-1)
         ledger.close()
         rows = dump(tmp_path, "l.db")
         assert rows == [r for r in expected if r[0] <= upto] and (ledger.said or rows == expected)
         for p in tmp_path.glob("l.db?*"):
             p.unlink()
-    assert found > 10
+    assert n_found > 10
 
 
 def test_a_second_loop_on_one_ledger_is_told_who_holds_it(tmp_path):
@@ -627,19 +627,19 @@ def test_the_command_line_plays_and_goes_on(tmp_path, capsys, monkeypatch):
     (tmp_path / "params.yaml").write_text("recipe: socratic-zero\nseed: 3\n")
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
     monkeypatch.chdir(tmp_path)
-    said = ["selfplay", "--set", "problems.rounds=2", "--set", "problems.proposals=6", "--set", "problems.held=1"]
-    assert main(said) == 0
+    command = ["selfplay", "--set", "problems.rounds=2", "--set", "problems.proposals=6", "--set", "problems.held=1"]
+    assert main(command) == 0
     first = capsys.readouterr().out
     assert (
         "of 6" in first
         and "certified problems" in first
         and (tmp_path / ".espalier/selfplay/socratic-zero/rounds.svg").exists()
     )
-    assert main(said) == 0 and capsys.readouterr().out.splitlines()[:3] == first.splitlines()[:3], (
+    assert main(command) == 0 and capsys.readouterr().out.splitlines()[:3] == first.splitlines()[:3], (
         "read back, not played again"
     )
     assert main(["selfplay", "--recipe", "grpo"]) == 2 and "does not play" not in capsys.readouterr().out
-    assert main([*said, "--set", "seed=4"]) == 2 and "another run" in capsys.readouterr().err
+    assert main([*command, "--set", "seed=4"]) == 2 and "another run" in capsys.readouterr().err
     assert main(["selfplay", "--learn", "1"]) == 2 and "--model" in capsys.readouterr().err
 
 
@@ -655,8 +655,8 @@ def test_evolved_problems_are_certified_and_tagged_and_the_parents_pass_a_verifi
     state = {}
     seen = view(wanted=all_cells * 6, cells=all_cells, families=families, solved=solved, state=state)
     specs = [json.loads(t) for t in evolve(seen, rng(), 120, share=1.0)]
-    made = [certify(json.dumps(s), families, 0) for s in specs]
-    assert sum(isinstance(p, Problem) for p in made) >= 0.95 * len(made)
+    results = [certify(json.dumps(s), families, 0) for s in specs]
+    assert sum(isinstance(p, Problem) for p in results) >= 0.95 * len(results)
     ops = {op: sum(n for k, n in state["tags"].items() if k.startswith(op)) for op in ("deepen", "widen", "constrain")}
     assert sum(ops.values()) == 120 and min(ops.values()) > 20, ops
     assert {k.split("/")[1] for k in state["tags"] if k.startswith(("deepen", "constrain"))} == {"3"}, "one level up"

@@ -90,18 +90,18 @@ def test_a_file_with_bad_rows(tmp_path):
         {"question": " ", "answer": "2"},
         "[1]",
     ]
-    found = load(tmp_path, name="mine", path=write(tmp_path, rows))
-    assert len(found.problems) == 1 and [q.reason for q in found.quarantined] == [
+    loaded = load(tmp_path, name="mine", path=write(tmp_path, rows))
+    assert len(loaded.problems) == 1 and [q.reason for q in loaded.quarantined] == [
         "duplicate",
         "missing_field",
         "empty",
         "not_a_row",
     ]
-    assert found.quarantined[1].evidence.startswith("data/mine.jsonl, row 2:")
+    assert loaded.quarantined[1].evidence.startswith("data/mine.jsonl, row 2:")
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"path": "data/none.jsonl"}, "does not exist"),
         ({"path": "data/mine.jsonl", "layout": "gsm9k"}, "did you mean 'gsm8k'"),
@@ -112,10 +112,10 @@ def test_a_file_with_bad_rows(tmp_path):
         ({}, "either a file"),
     ],
 )
-def test_what_is_refused(tmp_path, spec, said):
+def test_what_is_refused(tmp_path, spec, message):
     write(tmp_path, [{"question": "a?", "answer": "1"}])
     write(tmp_path, ['{"question": "a"}', "{"], "data/bad.jsonl")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load(tmp_path, name="mine", **spec)
 
 
@@ -137,8 +137,8 @@ def test_check_sets_wrong_references_aside(tmp_path):
         {"text": "Add one.", "code": f"def f(x):\n    return x + {i}", "test_list": ["assert f(1) == 2"]}
         for i in (1, 2)
     ]
-    found = load(tmp_path, name="code", layout="mbpp", path=write(tmp_path, rows), check=True)
-    assert len(found.problems) == 1 and [q.reason for q in found.quarantined] == ["wrong_reference"]
+    loaded = load(tmp_path, name="code", layout="mbpp", path=write(tmp_path, rows), check=True)
+    assert len(loaded.problems) == 1 and [q.reason for q in loaded.quarantined] == ["wrong_reference"]
 
 
 def test_an_operator_makes_another_question():

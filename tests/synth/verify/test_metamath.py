@@ -42,10 +42,10 @@ def test_both_kernels_say_the_same_of_right_and_spoilt_proofs(seed):
     for i in range(20):
         p = rewrite_proofs(seed, "train", i, levels=(1, 2, 3, 4))
         assert isinstance(p, Problem)
-        said, a = p.answer.split(" = "), p.args
-        spoilt = [*said]
-        spoilt[rng.randrange(len(said))] = "".join(rng.choice("abc") for _ in range(rng.randint(2, 4)))
-        for words, (first, last) in itertools.product([said, spoilt, said[::-1]], [(a["first"], a["last"])]):
+        proof, a = p.answer.split(" = "), p.args
+        spoilt = [*proof]
+        spoilt[rng.randrange(len(proof))] = "".join(rng.choice("abc") for _ in range(rng.randint(2, 4)))
+        for words, (first, last) in itertools.product([proof, spoilt, proof[::-1]], [(a["first"], a["last"])]):
             proved = holds(database(words, a["equations"], first, last))
             assert proved == (fault(words, a["equations"], first, last) == ""), words
             seen.add(proved)
@@ -63,7 +63,7 @@ def test_the_program_finds_a_wrong_proof_by_itself():
 
 @needed
 @pytest.mark.parametrize(
-    ("answer", "value", "said"),
+    ("answer", "value", "explanation"),
     [
         ("aab = aba = baa = bb", 1.0, ""),
         ("aab = baa = bb", 0.0, "Step 1: aab is not baa."),
@@ -71,9 +71,9 @@ def test_the_program_finds_a_wrong_proof_by_itself():
         ("aab = aba", 0.0, "It ends with aba, not bb."),
     ],
 )
-def test_the_verifier_asks_it(answer, value, said):
+def test_the_verifier_asks_it(answer, value, explanation):
     score = verify(problem(), answer)
-    assert isinstance(score, Scored) and score.value == value and explained(problem(), answer) == said
+    assert isinstance(score, Scored) and score.value == value and explained(problem(), answer) == explanation
 
 
 def test_the_verdict_is_the_programs(monkeypatch):

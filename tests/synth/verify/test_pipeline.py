@@ -50,7 +50,7 @@ def test_likeness_by_hand(a, b, value):
 
 
 @pytest.mark.parametrize(
-    ("answer", "value", "said"),
+    ("answer", "value", "explanation"),
     [
         ("split count unique", 0.0, "Step 3: unique takes words, not number."),
         ("split rhyme", 0.0, "Step 2: there is no tool rhyme."),
@@ -59,10 +59,10 @@ def test_likeness_by_hand(a, b, value):
         ("split unique count", 1.0, ""),
     ],
 )
-def test_what_is_wrong_is_said(answer, value, said):
+def test_what_is_wrong_is_said(answer, value, explanation):
     score = verify(problem(), answer)
     assert isinstance(score, Scored) and score.value == pytest.approx(value)
-    assert explained(problem(), answer) == said
+    assert explained(problem(), answer) == explanation
 
 
 def test_another_plan_with_the_same_result_is_right_and_one_that_is_nearly_right_is_not():

@@ -15,7 +15,7 @@ def problem(verifier="rewriting", args=ARGS):
 
 
 @pytest.mark.parametrize(
-    ("answer", "value", "said"),
+    ("answer", "value", "explanation"),
     [
         ("aab = bb", 1.0, ""),
         ("a a b=b b.", 1.0, ""),
@@ -31,10 +31,10 @@ def problem(verifier="rewriting", args=ARGS):
         ("aab == bb", 0.0, "This is no chain of words."),
     ],
 )
-def test_each_step_is_one_use_of_one_equation(answer, value, said):
+def test_each_step_is_one_use_of_one_equation(answer, value, explanation):
     score = verify(problem(), answer)
     assert isinstance(score, Scored) and score.value == value
-    assert explained(problem(), answer) == said
+    assert explained(problem(), answer) == explanation
 
 
 def test_a_checker_that_explains_nothing_is_named():

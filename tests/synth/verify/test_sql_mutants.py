@@ -25,16 +25,16 @@ def test_changed_queries_are_told_apart_and_others_words_are_paid():
 def test_drawn_databases_keep_keys_references_and_types_and_are_the_same_each_time():
     for problem in problems(1):
         tables = problem.args["tables"]
-        made = list(drawn(tables, problem.answer))
-        assert made == list(drawn(tables, problem.answer)) and len(made) > 3
-        for database in [*made, *mutations(tables)]:
+        variants = list(drawn(tables, problem.answer))
+        assert variants == list(drawn(tables, problem.answer)) and len(variants) > 3
+        for database in [*variants, *mutations(tables)]:
             for name, table in database.items():
                 assert table["columns"] == tables[name]["columns"]
                 for row in table["rows"]:
                     assert [type(v) for v in row] == [type(v) for v in tables[name]["rows"][0]]
                 if table["columns"][0][0] == "id":
                     assert len({r[0] for r in table["rows"]}) == len(table["rows"])
-        for database in made if "artist" in tables else ():
+        for database in variants if "artist" in tables else ():
             for child, at, parent in (("album", 2, "artist"), ("track", 2, "album")):
                 assert {r[at] for r in database[child]["rows"]} <= {r[0] for r in database[parent]["rows"]}
 
@@ -44,7 +44,7 @@ def test_tables_of_other_types_have_databases_too():
         "t": {"columns": [["a", "REAL"], ["b", "TEXT"]], "rows": [[0.5, None], [1.5, "x"]]},
         "none": {"columns": [["c", "INTEGER"]], "rows": []},
     }
-    asked = {"prompt": "?", "verifier": "sql", "args": {"tables": tables}, "family": "f", "split": "train"}
-    problem = Problem.make(answer="SELECT a FROM t WHERE b = 'x' OR b IS NULL", **asked)
+    fields = {"prompt": "?", "verifier": "sql", "args": {"tables": tables}, "family": "f", "split": "train"}
+    problem = Problem.make(answer="SELECT a FROM t WHERE b = 'x' OR b IS NULL", **fields)
     assert verify(problem, "SELECT t.a FROM t WHERE NOT b <> 'x' OR b IS NULL").value == 1.0
     assert verify(problem, "SELECT a FROM t WHERE b = 'x'").value == 0.0

@@ -11,7 +11,7 @@ def problem(answer: str, **args) -> Problem:
 
 
 @pytest.mark.parametrize(
-    "args, reference, answer, said",
+    "args, reference, answer, expected",
     [
         ({"aliases": ["UK"]}, "United Kingdom", "the united kingdom.", "correct"),
         ({"aliases": ["UK"]}, "United Kingdom", "uk", "correct"),
@@ -34,8 +34,8 @@ def problem(answer: str, **args) -> Problem:
         ({"kind": "date"}, "1789-07-14", "July 1789", "unparsable"),
     ],
 )
-def test_verdicts(args, reference, answer, said):
-    assert verdict(verify(problem(reference, **args), answer)) == said
+def test_verdicts(args, reference, answer, expected):
+    assert verdict(verify(problem(reference, **args), answer)) == expected
 
 
 def test_a_bad_reference_is_no_verdict_and_a_bad_kind_is_a_mistake():

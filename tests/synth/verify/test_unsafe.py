@@ -150,14 +150,14 @@ class Says:
 
 def guards(texts, answer, **knobs):
     """What is said to each text, the model that spoke, and the decoded turns."""
-    said = [*texts, *planted(), "REFUSED"]
+    words = [*texts, *planted(), "REFUSED"]
     model = Says(answer)
 
     def text(ids):
-        return " ".join(said[i] for i in ids if i != model.end_id)
+        return " ".join(words[i] for i in ids if i != model.end_id)
 
     engine = Engine(
-        sampler=model, text=text, said=text, sampling=Sampling(max_tokens=4), ids=lambda t: np.array([len(said) - 1])
+        sampler=model, text=text, said=text, sampling=Sampling(max_tokens=4), ids=lambda t: np.array([len(words) - 1])
     )
     asks = [Ask(prompt=np.array([i]), seed=i, max_tokens=4) for i in range(len(texts))]
     done = bind("decode", {"piece": "guarded", **knobs})(engine, asks, None)
@@ -166,20 +166,20 @@ def guards(texts, answer, **knobs):
 
 def test_the_input_guard_stops_planted_requests_before_the_model_reads_them():
     bad, fine = planted(), harmless()
-    said, model, done = guards([*bad, *fine], lambda i: i if i >= len(bad) else 0, guards=["input"])
-    assert said[: len(bad)].count("REFUSED") >= 0.95 * len(bad)
+    replies, model, done = guards([*bad, *fine], lambda i: i if i >= len(bad) else 0, guards=["input"])
+    assert replies[: len(bad)].count("REFUSED") >= 0.95 * len(bad)
     stopped = [d for d in done if d.account.events]
     assert all(d.account.spent == 0 and d.account.events[0].startswith("input guard: ") for d in stopped)
     assert len(model.seen) == len(done) - len(stopped) and sum(
         d.segment.extras["input_guard"].sum() for d in stopped
     ) == len(stopped)
-    assert said[len(bad) :].count("REFUSED") <= 0.05 * len(fine)
+    assert replies[len(bad) :].count("REFUSED") <= 0.05 * len(fine)
 
 
 def test_the_output_guard_stops_planted_answers_and_pays_for_them():
     fine = harmless()[: len(planted())]
-    said, _, done = guards(fine, lambda i: len(fine) + i, guards=["output"])
-    assert said.count("REFUSED") >= 0.95 * len(fine)
+    replies, _, done = guards(fine, lambda i: len(fine) + i, guards=["output"])
+    assert replies.count("REFUSED") >= 0.95 * len(fine)
     assert all(d.account.spent == 3 for d in done), "the draw was made"
     assert all(d.segment.extras.keys() == {"output_guard"} for d in done if d.account.events)
     assert "REFUSED" not in guards(fine, lambda i: len(fine) + i, guards=[])[0]
@@ -195,8 +195,8 @@ def test_a_model_without_words_and_an_unknown_guard_are_refused():
 
 
 def test_the_family_has_both_kinds_and_the_screen_reads_every_disguise():
-    made = [safety_requests(3, "train", i, levels=[3], unsafe_share=0.5) for i in range(300)]
-    problems = [p for p in made if isinstance(p, Problem)]
-    assert len(problems) == len(made) and 60 < sum(p.answer == REFUSE for p in problems) < 240
+    drawn = [safety_requests(3, "train", i, levels=[3], unsafe_share=0.5) for i in range(300)]
+    problems = [p for p in drawn if isinstance(p, Problem)]
+    assert len(problems) == len(drawn) and 60 < sum(p.answer == REFUSE for p in problems) < 240
     with pytest.raises(ValueError, match="a share of requests, from 0 to 1"):
         safety_requests(3, "train", 0, unsafe_share=2.0)

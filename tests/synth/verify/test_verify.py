@@ -118,7 +118,7 @@ def test_no_answer_and_unknown_verifier():
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, expected",
     [
         ("<answer>5</answer>", "5"),
         ("<answer>4</answer> no: <answer> 5 </answer>", "5"),
@@ -131,8 +131,8 @@ def test_no_answer_and_unknown_verifier():
         ("<answer>" * 100_000, None),
     ],
 )
-def test_extract_answer(text, found):
-    assert extract_answer(text) == found
+def test_extract_answer(text, expected):
+    assert extract_answer(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -346,11 +346,11 @@ def test_a_hostile_expression_is_no_more_than_wrong(answer):
 
 
 def test_expressions_are_scored_off_the_main_thread():
-    found = []
-    thread = threading.Thread(target=lambda: found.append(value(problem("symbolic", "x^2", variables=["x"]), "x*x")))
+    values = []
+    thread = threading.Thread(target=lambda: values.append(value(problem("symbolic", "x^2", variables=["x"]), "x*x")))
     thread.start()
     thread.join()
-    assert found == [1.0]
+    assert values == [1.0]
 
 
 @pytest.mark.skipif("latex" not in HERE, reason="math_verify is not installed: pip install 'espalier[math]'")
