@@ -15,7 +15,7 @@ SUITES = '<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/>
 
 def said():
     """What the drill of services prints: a line for each, then all."""
-    lines = [f"{name} {found}" for name, found in SERVICES.items()]
+    lines = [f"{name} {counts}" for name, counts in SERVICES.items()]
     return "\n".join([*lines, json.dumps(SERVICES, indent=1), ""])
 
 

@@ -186,8 +186,8 @@ def test_no_files_import_each_other_in_a_circle():
 
 @pytest.mark.parametrize("package", ARROWS)
 def test_layers(package):
-    found = [f for p in FILES if p.is_relative_to(ROOT / package) for f in faults(p, p.read_text(encoding="utf-8"))]
-    assert not found, "\n".join(found)
+    problems = [f for p in FILES if p.is_relative_to(ROOT / package) for f in faults(p, p.read_text(encoding="utf-8"))]
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize(
@@ -230,10 +230,10 @@ def test_every_test_file_has_a_name_of_its_own():
 
 def test_no_import_of_ours_sets_the_environment_of_who_imports_it():
     """Tests import benchmarks, all in one process: a variable that one sets at import is everybody's."""
-    found = []
+    places = []
     for path in sorted((ROOT / "benchmarks").glob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             reads = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "environ"]
             if reads and isinstance(node, ast.Assign | ast.Expr):
-                found.append(f"{path.name}:{node.lineno}")
-    assert not found, f"set it where the benchmark is run: {found}"
+                places.append(f"{path.name}:{node.lineno}")
+    assert not places, f"set it where the benchmark is run: {places}"

@@ -12,8 +12,8 @@ def run(seed: int, gain: float) -> dict:
     """A seed whose scores fall by a tenth with each depth and level, and whose calls are depth + level; RL gains alike
     everywhere."""
 
-    def cells(asked: dict, more: float) -> dict:
-        each = {c: (1 - 0.1 * (int(c[0]) + int(c[2])) + more, float(int(c[0]) + int(c[2]))) for c in asked}
+    def cells(names: dict, more: float) -> dict:
+        each = {c: (1 - 0.1 * (int(c[0]) + int(c[2])) + more, float(int(c[0]) + int(c[2]))) for c in names}
         return {c: {"scores": [[s, s]], "calls": [[n, n]]} for c, (s, n) in each.items()}
 
     long, chains = agent_unseen.ASKED, agent_unseen.CHAINS
@@ -22,9 +22,9 @@ def run(seed: int, gain: float) -> dict:
 
 
 def test_cells_the_differences_between_them_and_what_rl_adds():
-    made = agent_unseen.summarise(agent_unseen.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
-    at = {(r["case"], r["metric"]): r for r in made}
-    assert len(at) == len(made) and {r["n"] for r in made} == {2}
+    rows = agent_unseen.summarise(agent_unseen.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
+    at = {(r["case"], r["metric"]): r for r in rows}
+    assert len(at) == len(rows) and {r["n"] for r in rows} == {2}
     gain = at["depth 2, level 0: RL less SFT", "pass@1"]
     half = 12.7062047 * 0.1  # t of one degree of freedom at 0.975, times the standard error of 0.1 and 0.3
     assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2 - half, 0.2 + half))
@@ -45,7 +45,7 @@ def test_the_protocol_names_knobs_that_there_are_and_seeds_of_which_nothing_was_
     started = (agent_unseen.LONG, agent.STAGES[:-1]), (agent_unseen.SHORT, agent.STAGES[:-1])
     for knobs, stages in (*started, (agent_unseen.RL, ("kb", "questions", "rl"))):
         # Raises for a knob that there is not.
-        made = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
+        plans = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
         for stage in stages:
-            assert planned.holds(made[stage]["params"], knobs.get(stage, {}))
+            assert planned.holds(plans[stage]["params"], knobs.get(stage, {}))
     assert not {agent_long.START_SEED, *agent.PROTOCOL.seeds, *agent_longest.SEEDS} & set(agent_unseen.SEEDS)

@@ -16,9 +16,9 @@ def world():
 
 def test_the_score_is_the_chance_of_the_answer_alone(world):
     engine = world.engine()
-    asked, said = world.prompt(world.test[0]), np.array([7, 9, 11])
-    (score,) = engine.rewards([np.concatenate([asked, said])])
-    assert 0 < score < 1 and score == pytest.approx(float(np.exp(engine.logp([(asked, said)])[0])), rel=1e-5)
+    prompt, answer = world.prompt(world.test[0]), np.array([7, 9, 11])
+    (score,) = engine.rewards([np.concatenate([prompt, answer])])
+    assert 0 < score < 1 and score == pytest.approx(float(np.exp(engine.logp([(prompt, answer)])[0])), rel=1e-5)
     assert engine.rewards([]) == []
 
 

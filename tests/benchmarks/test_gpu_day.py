@@ -56,11 +56,11 @@ def test_a_rehearsal_runs_the_same_modules_and_writes_no_results_of_ours(tmp_pat
     fake.chmod(0o755)
     out, env = tmp_path / "out", {**os.environ, "PYTHON": str(fake)}
     subprocess.run([str(SCRIPT), "--rehearse", str(out)], env=env, check=True, capture_output=True)
-    asked = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
+    commands = [line.split() for line in (tmp_path / "asked").read_text().splitlines()]
     real = {words[2] for *_, words in plan()}
-    assert {words[1] for words in asked if words[0] == "-m"} == {m for m in real if not m.startswith("import")}
-    assert all(f"--results {out}" in " ".join(w) for w in asked if w[1].startswith("benchmarks."))
-    assert all("cuda" not in w for w in asked if w[0] == "-m") and {p.name for p in out.iterdir()} >= {"parts.json"}
+    assert {words[1] for words in commands if words[0] == "-m"} == {m for m in real if not m.startswith("import")}
+    assert all(f"--results {out}" in " ".join(w) for w in commands if w[1].startswith("benchmarks."))
+    assert all("cuda" not in w for w in commands if w[0] == "-m") and {p.name for p in out.iterdir()} >= {"parts.json"}
     from benchmarks import crossover, learner
 
     known = [*(f"{k} {s}" for s in crossover.SIZES for k in crossover.PROVIDERS)]
@@ -68,7 +68,7 @@ def test_a_rehearsal_runs_the_same_modules_and_writes_no_results_of_ours(tmp_pat
         *(f"dpo {h}" for h in learner.HEADS),
         *(f"{s}, {n}" for n in learner.VOCABULARIES for s in learner.SHAPES),
     ]
-    for words in asked:
+    for words in commands:
         if "--only" in words:
             at = words.index("--only") + 1
             end = next((i for i in range(at, len(words)) if words[i].startswith("--")), len(words))

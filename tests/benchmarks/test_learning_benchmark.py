@@ -24,10 +24,13 @@ QUICK = {
 @pytest.mark.slow
 def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypatch):
     monkeypatch.setattr(learning, "N_QUESTIONS", 3)
-    found = json.loads(json.dumps(learning.one(3, tmp_path / "seed", QUICK)))
+    measured = json.loads(json.dumps(learning.one(3, tmp_path / "seed", QUICK)))
     for name in learning.TRAINED:
-        assert {name, f"{name}, greedy", f"{name}, families"} <= set(found["cases"])
-        assert len(found["cases"][name]["scores"]) == 3 and len(found["cases"][name]["scores"][0]) == learning.SAMPLES
+        assert {name, f"{name}, greedy", f"{name}, families"} <= set(measured["cases"])
+        assert (
+            len(measured["cases"][name]["scores"]) == 3
+            and len(measured["cases"][name]["scores"][0]) == learning.SAMPLES
+        )
     weights = {
         (p / "model.safetensors").read_bytes() for p in (tmp_path / "seed").rglob("model") if "noisy" not in str(p)
     }
@@ -41,9 +44,9 @@ def test_a_seed_has_every_control_and_the_summary_every_claim(tmp_path, monkeypa
     known = {"": 1 / 3, ", greedy": 2 / 3, ", families": 1.0}  # laid in: each metric reads its own scores
     for case, share in known.items():
         for name, right in (("rl", share), ("sft", 0.0)):
-            scores = found["cases"][f"{name}{case}"]["scores"]
+            scores = measured["cases"][f"{name}{case}"]["scores"]
             scores[:] = [[float(i < right * len(scores))] * len(s) for i, s in enumerate(scores)]
-    files = learning.summarise([found, found])
+    files = learning.summarise([measured, measured])
     summary = {(r["case"], r["metric"]): r for rows in files.values() for r in rows}
     for title in ("RL", "RL minus SFT"):
         values = [summary[title, metric]["value"] for metric in ("pass@1", "greedy", "families")]

@@ -25,8 +25,8 @@ def run(seed: int, gain: float) -> dict:
 
 
 def test_the_agents_numbers_by_depth_and_level():
-    made = agent.summarise(agent.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
-    rows = {(r["case"], r["metric"]): r for r in made}
+    results = agent.summarise(agent.PROTOCOL, [run(1, 0.1), run(2, 0.3)])
+    rows = {(r["case"], r["metric"]): r for r in results}
     at = rows["depth 2", "pass@1"]
     assert at["value"] == pytest.approx(1 - 0.1 * (2 + 2) + 0.2) and at["peers"] == {
         "sft": pytest.approx(0.6)
@@ -35,7 +35,7 @@ def test_the_agents_numbers_by_depth_and_level():
     half = 12.7062047 * 0.1  # t of one degree of freedom at 0.975, times the standard error of 0.1 and 0.3
     assert (gain["value"], gain["low"], gain["high"]) == pytest.approx((0.2, 0.2 - half, 0.2 + half)) and gain["n"] == 2
     assert rows["depth 2, level 0", "pass@1, RL less SFT"]["value"] == pytest.approx(0.2)
-    assert rows["depth 3, level 4", "tool calls"]["value"] == 7.0 and len(rows) == len(made)
+    assert rows["depth 3, level 4", "tool calls"]["value"] == 7.0 and len(rows) == len(results)
     assert rows["depth 3 less depth 2, levels 1 to 4", "pass@1, difference"]["value"] == pytest.approx(-0.1)
     assert rows["levels 3 and 4 less levels 1 and 2", "tool calls, difference"]["value"] == pytest.approx(2.0)
 
@@ -48,10 +48,10 @@ def test_the_training_world_has_none_of_the_cells_that_are_vague_and_deep():
 def test_the_long_protocol_names_knobs_that_there_are_and_plays_by_the_same_rules():
     for knobs, stages in ((agent_long.START, agent.STAGES[:-1]), (agent_long.RL, ("kb", "questions", "rl"))):
         # Raises for a knob that there is not.
-        made = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
+        plans = plan.plans(agent.ROOT, changed=lambda params, k=knobs: {**params, **agent_long.changed(1, k)})
         for stage in stages:
-            assert planned.holds(made[stage]["params"], knobs.get(stage, {}))
-    assert agent.ENV.items() <= made["rl"]["params"]["envs"][0].items()
+            assert planned.holds(plans[stage]["params"], knobs.get(stage, {}))
+    assert agent.ENV.items() <= plans["rl"]["params"]["envs"][0].items()
     assert agent_long.START_SEED not in agent.PROTOCOL.seeds and not {
         agent_long.START_SEED,
         *agent.PROTOCOL.seeds[:3],
@@ -63,9 +63,9 @@ def test_means_over_what_a_policy_believes():
     problems, told = search_methods.scoring()
     assert len(problems) == 12 and sum(p for _, p in told) == pytest.approx(12.0)
     mean = {label: 0.0 for label in (0, 1)}
-    for (question, said), p in told:
+    for (question, reply), p in told:
         label = next(x.lineage["relevant"] for x in problems if x.question == question.content)
-        mean[label] += p * int(said.content.removeprefix("<answer>").removesuffix("</answer>")) / 6
+        mean[label] += p * int(reply.content.removeprefix("<answer>").removesuffix("</answer>")) / 6
     assert mean[1] == pytest.approx(50.0) and mean[0] == pytest.approx(46.8)
 
 

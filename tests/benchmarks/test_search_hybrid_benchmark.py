@@ -27,18 +27,18 @@ def test_a_link_is_a_relation_to_the_one_page_of_that_title():
 
 
 def test_questions_name_or_describe_the_first_page_and_never_name_the_second():
-    made = bench.questions(CORPUS)
-    assert [q.needs for q in made["bridge"]] == [{0, 1}, {2, 3}]
-    (vague,) = made["described"]
+    questions = bench.questions(CORPUS)
+    assert [q.needs for q in questions["bridge"]] == [{0, 1}, {2, 3}]
+    (vague,) = questions["described"]
     assert "Ann Lee" not in vague.text and "Red" not in vague.text and "1950 British crime film" in vague.text
-    assert all("Ann Lee" not in q.text and "Hugh" not in q.text for some in made.values() for q in some)
+    assert all("Ann Lee" not in q.text and "Hugh" not in q.text for some in questions.values() for q in some)
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="the paragraphs are not beside this checkout (../shared/data)")
 def test_halves_share_no_first_page():
-    made = bench.questions(json.loads(DATA.read_text(encoding="utf-8")))
-    sides = [{min(q.needs) for q in made["bridge"] if q.chosen_on is half} for half in (True, False)]
-    assert all(len(some) > 300 for some in sides) and {len(q.needs) for q in made["bridge comparison"]} <= {3, 4}
+    questions = bench.questions(json.loads(DATA.read_text(encoding="utf-8")))
+    sides = [{min(q.needs) for q in questions["bridge"] if q.chosen_on is half} for half in (True, False)]
+    assert all(len(some) > 300 for some in sides) and {len(q.needs) for q in questions["bridge comparison"]} <= {3, 4}
 
 
 def test_published_sets_are_read():

@@ -45,7 +45,7 @@ def test_the_one_answer_is_chosen_where_it_is_known():
     """Of the known problems two in three have the answer 2, and one in three of the measured."""
 
     def posed(*answers):
-        made = partial(Problem.make, verifier="exact", family="none", split="train")
-        return [made(prompt=f"how many? {k}", answer=answer) for k, answer in enumerate(answers)]
+        problem = partial(Problem.make, verifier="exact", family="none", split="train")
+        return [problem(prompt=f"how many? {k}", answer=answer) for k, answer in enumerate(answers)]
 
     assert seeing.one_answer(posed("2", "1", "2"), posed("1", "2", "1")) == pytest.approx(1 / 3)

@@ -41,8 +41,8 @@ def test_commands_are_commands(page):
     unknown = set(re.findall(r"^[$ ]*espalier ([a-z]+)", written, re.M)) - set(COMMANDS)
     assert not unknown, f"{page.name} names commands that are none: {unknown}"
     targets = set(re.findall(r"^([a-z%-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
-    made = {t for t in re.findall(r"^[$ ]*make ([a-z-]+)", written, re.M) if not t.startswith("bench-")}
-    assert made <= targets, f"{page.name} names make targets that are none: {made - targets}"
+    named = {t for t in re.findall(r"^[$ ]*make ([a-z-]+)", written, re.M) if not t.startswith("bench-")}
+    assert named <= targets, f"{page.name} names make targets that are none: {named - targets}"
 
 
 def test_every_command_is_listed():

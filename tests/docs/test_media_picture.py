@@ -63,10 +63,10 @@ def test_the_committed_pages_show_what_numpy_shows():
 
 
 def test_what_generators_make_is_as_the_table_says():
-    made = media.generators()
-    views = np.stack([1.0 - (v[..., 0] == 255) for v in made["views"]]) * 2 - 1
+    examples = media.generators()
+    views = np.stack([1.0 - (v[..., 0] == 255) for v in examples["views"]]) * 2 - 1
     assert compared(views)[0] == 0
-    first, second = ({t.name: t.size for t in scenes.seen(p)} for p in made["painter"])
+    first, second = ({t.name: t.size for t in scenes.seen(p)} for p in examples["painter"])
     ant = " ".join(painter.look("ant"))
     (cow,) = first.keys() - {ant}
     assert first[ant] > first[cow] and second[ant] < second[cow]

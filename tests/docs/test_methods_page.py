@@ -83,9 +83,9 @@ def test_second_looks_are_counted_in_the_headline():
     one = {"recipe": "opo", "holds": True, "effect": effect, "protocol": protocol}
     reversed_again = {**one, "holds": False, "effect": {**effect, "low": -2.0, "high": -1.0}, "earlier": [{}]}
     changed = {**one, "protocol": {**protocol, "set": {"ratio": {"piece": "sequence"}}}}
-    said = page._headline({"behaviour": [one], "on_task": [one, reversed_again, changed]})
-    assert "**3 of them are substantive, and 2 of these ran" in said and ": 1 hold, 1 reversed; " in said
-    assert said.endswith("1 of the 2 are second looks (0 hold, 1 reversed).**")
+    headline = page._headline({"behaviour": [one], "on_task": [one, reversed_again, changed]})
+    assert "**3 of them are substantive, and 2 of these ran" in headline and ": 1 hold, 1 reversed; " in headline
+    assert headline.endswith("1 of the 2 are second looks (0 hold, 1 reversed).**")
 
 
 def test_what_a_benchmark_measured_has_a_kind():
@@ -141,10 +141,10 @@ def test_the_leaderboard_resumes_and_leaves_out_what_has_few_seeds(tmp_path, boa
     assert len(board) == len(set(board)) == 20, (
         "start, two recipes and more demonstrations, of five seeds; what is there is not run again"
     )
-    found = json.loads((tmp_path / "leaderboard-hops.json").read_text())
-    assert {r["case"] for r in found} == {"start", "sft continued", "grpo", "dapo"}
+    results = json.loads((tmp_path / "leaderboard-hops.json").read_text())
+    assert {r["case"] for r in results} == {"start", "sft continued", "grpo", "dapo"}
     assert (
-        all(r.keys() >= KEYS and r["n"] == 5 for r in found)
+        all(r.keys() >= KEYS and r["n"] == 5 for r in results)
         and json.loads((tmp_path / "leaderboard-requests.json").read_text()) == []
     )
     assert len(list((tmp_path / ".espalier/spool").glob("*/*.jsonl"))) == 20, "every run is spooled for MLflow"

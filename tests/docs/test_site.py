@@ -16,8 +16,8 @@ def test_the_site_builds_without_a_broken_link(tmp_path):
     assert torn == [], "a block of code was not read as one"
     home = (out / "index.html").read_text(encoding="utf-8")
     assert all(title in home for title, _ in site.nav())
-    found = json.loads((out / "search.json").read_text(encoding="utf-8"))
-    places = {item["location"].partition("#")[0] for item in found["items"]}
+    index = json.loads((out / "search.json").read_text(encoding="utf-8"))
+    places = {item["location"].partition("#")[0] for item in index["items"]}
     assert "docs/glossary.html" in places and not any(p.startswith("source/") for p in places)
 
 

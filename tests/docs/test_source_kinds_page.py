@@ -19,9 +19,9 @@ def parts() -> dict[str, list[str]]:
 def test_forty_of_each_kind_without_a_fault():
     assert list(parts()) == list(page.KINDS) and page.PAGE.read_text(encoding="utf-8").startswith(page.HEAD)
     for kind, lines in parts().items():
-        asked = [m["question"] for line in lines if (m := ASKED.fullmatch(line))]
-        assert len(asked) == len(set(asked)) == page.SHOWN, kind
-        assert not {q: found for q in asked if (found := question_faults(q))}
+        questions = [m["question"] for line in lines if (m := ASKED.fullmatch(line))]
+        assert len(questions) == len(set(questions)) == page.SHOWN, kind
+        assert not {q: faults for q in questions if (faults := question_faults(q))}
 
 
 @pytest.mark.parametrize("kind", page.KINDS)

@@ -20,9 +20,9 @@ def test_every_system_is_a_recipe_that_says_what_it_gained_and_leaves_out():
 
 
 def test_what_was_said_before_stays_on_the_page():
-    said = page.gained("creative-slm-raif")
+    text = page.gained("creative-slm-raif")
     assert (
-        said.startswith("*unseen*, substantive: Under GRPO") and "; before, **holds**: Pairs that two critics" in said
+        text.startswith("*unseen*, substantive: Under GRPO") and "; before, **holds**: Pairs that two critics" in text
     )
 
 

@@ -38,8 +38,8 @@ def test_results_are_whole(path):
     assert all(r["better"] in ("higher", "lower") and r["command"] for r in tables.results(path))
 
 
-def made(tmp_path, *found):
-    (tmp_path / "toy.json").write_text(json.dumps(found))
+def made(tmp_path, *results):
+    (tmp_path / "toy.json").write_text(json.dumps(results))
     return tables.generated(
         "a\n<!-- table:toy -->\nold\n<!-- /table -->\nb\n<!-- table:none -->\n<!-- /table -->\n", tmp_path
     )

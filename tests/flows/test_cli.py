@@ -88,12 +88,12 @@ def test_init_makes_a_project_that_plans(project, capsys):
     (project / "pieces/recipes/my-own.yaml").write_text(
         "id: my-own\nextends: grpo\ntitle: Mine\nstages: {rl: {advantage: {piece: mine, scale: 0.5}}}\n"
     )
-    made = plan.plans(project, changed=lambda params: {**params, "recipe": "my-own"})
+    plans = plan.plans(project, changed=lambda params: {**params, "recipe": "my-own"})
     assert (
-        made["rl"]["params"]["advantage"] == {"piece": "mine", "scale": 0.5}
-        and "own/advantage/mine.py" in made["rl"]["sources"]
+        plans["rl"]["params"]["advantage"] == {"piece": "mine", "scale": 0.5}
+        and "own/advantage/mine.py" in plans["rl"]["sources"]
     )
-    assert made["kb"]["params"]["sources"][0]["path"] == "data/facts.csv"
+    assert plans["kb"]["params"]["sources"][0]["path"] == "data/facts.csv"
     assert "my-own" in said(capsys, "recipes")
 
 
@@ -274,8 +274,8 @@ def test_dry_run_says_what_and_why(project, capsys, monkeypatch):
 
 
 def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
-    asked = []
-    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None, **_: asked.append((args, extra)) or 0)
+    commands = []
+    monkeypatch.setattr(dvc, "run", lambda args, root, extra=None, **_: commands.append((args, extra)) or 0)
     monkeypatch.setattr("tasks.tracking.spool.shipped", lambda *args, **more: contextlib.nullcontext())
     (project / "reports").mkdir()
     cell = {"mean": 0.5, "low": 0.45, "high": 0.55, "n": 300}
@@ -302,7 +302,7 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     (project / "reports/index.html").write_text("<html></html>")
     commit.seal(project / "reports")
     text = said(capsys, "run")
-    assert asked[0][0] == ["repro"] and asked[0][1]["ESPALIER_EXECUTION"].startswith("run-")
+    assert commands[0][0] == ["repro"] and commands[0][1]["ESPALIER_EXECUTION"].startswith("run-")
     assert "sft    0.500 [0.450, 0.550]  -" in text and "reports/index.html" in text
     assert "rl     0.600 [0.450, 0.550]  0.500\n" in text and "ece" not in text, (
         "the main metrics, and a dash for one that does not exist"
@@ -310,7 +310,16 @@ def test_run_asks_dvc_and_prints_the_table(project, capsys, monkeypatch):
     assert "sft               0.500 [0.450, 0.550]  -" in text and "countdown" in text, "families too"
     assert "0.700 [0.450, 0.550]" in text and "rl - sft    0.100 [0.450, 0.550]" in text
     said(capsys, "run", "--recipe", "qae", "--set", "rl.optimizer.lr=1e-4", "--set", "seed=3")
-    assert asked[1][0] == ["exp", "run", "-S", "++recipe='qae'", "-S", "++set.rl.optimizer.lr=0.0001", "-S", "++seed=3"]
+    assert commands[1][0] == [
+        "exp",
+        "run",
+        "-S",
+        "++recipe='qae'",
+        "-S",
+        "++set.rl.optimizer.lr=0.0001",
+        "-S",
+        "++seed=3",
+    ]
     monkeypatch.setattr(dvc, "run", lambda args, root, extra=None, **_: 1)
     assert "What was finished stays finished" in said(capsys, "run", code=1)
 

@@ -21,20 +21,20 @@ from tasks.planning.schema import recipe_schema, schema
 
 
 @pytest.fixture(scope="module")
-def made():
+def json_schema():
     return schema()
 
 
-def checker(made):
+def checker(json_schema):
     jsonschema = pytest.importorskip(
         "jsonschema", reason="the package jsonschema checks our schema against its own draft"
     )
-    jsonschema.Draft7Validator.check_schema(made)
-    return jsonschema.Draft7Validator(made)
+    jsonschema.Draft7Validator.check_schema(json_schema)
+    return jsonschema.Draft7Validator(json_schema)
 
 
-def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
-    check = checker(made)
+def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(json_schema):
+    check = checker(json_schema)
     assert check.is_valid(read_yaml(CODE / "params.yaml")) and check.is_valid(
         read_yaml(CODE / "flows/template/params.yaml")
     )
@@ -50,7 +50,7 @@ def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
     }
     assert check.is_valid(good) and check.is_valid({"set": {"rl": {"advantage": "rank-weighted"}}})
     assert check.is_valid({"set": {"rl": {"advantage": {"k": 0.3}}}}), "changed knobs of the piece in use"
-    fields = made["properties"]["set"]["properties"]["rl"]["properties"]["optimizer"]["properties"]
+    fields = json_schema["properties"]["set"]["properties"]["rl"]["properties"]["optimizer"]["properties"]
     assert fields["warmup"]["default"] == 5 and fields["warmup"]["description"].startswith("steps over which")
     assert fields["kind"]["enum"] == ["adamw", "muon", "sgd"]
     assert check.is_valid({"set": {"rl": {"critic": {"loss": "squared"}}}})
@@ -70,8 +70,8 @@ def test_the_schema_takes_what_the_plan_takes_and_refuses_what_it_refuses(made):
         assert not check.is_valid(wrong), wrong
 
 
-def test_every_recipe_and_profile_fits_the_schema(made):
-    check = checker(made)
+def test_every_recipe_and_profile_fits_the_schema(json_schema):
+    check = checker(json_schema)
     for folder in ("recipes", "profiles"):
         for name, path in yaml_files(folder).items():
             errors = list(check.iter_errors({"set": read_yaml(path).get("stages") or {}}))
@@ -93,9 +93,9 @@ def test_every_recipe_fits_the_schema_of_recipes_and_a_slip_does_not():
         assert not valid.is_valid({**recipe, **slip}), slip
 
 
-def test_knobs_are_described_in_the_schema_in_show_and_in_a_refusal(made, capsys):
+def test_knobs_are_described_in_the_schema_in_show_and_in_a_refusal(json_schema, capsys):
     about = "largest KL between sampler and learner, in nats per token of on-policy steps; above it the run stops"
-    knob = made["properties"]["set"]["properties"]["rl"]["properties"]["max_mismatch"]
+    knob = json_schema["properties"]["set"]["properties"]["rl"]["properties"]["max_mismatch"]
     assert knob["description"] == about
     assert cli.main(["show", "grpo"]) == 0
     assert f"max_mismatch: 0.05  # {about}" in capsys.readouterr().out
@@ -168,11 +168,11 @@ def test_a_dry_run_says_how_long_it_will_take(tmp_path, monkeypatch, capsys):
     (folder / "kb.json").write_text(json.dumps({"seconds": 7200.0, "peak_rss_mb": 1.0}))
     capsys.readouterr()
     assert cli.main(["run", "--dry-run", "--set", "report.price_per_hour=2.5"]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
-        "kb  (has not run yet)  ~2.0 h" in said
-        and "At most about 2.0 h, 5 at 2.5 an hour" in said
-        and "not known: questions" in said
+        "kb  (has not run yet)  ~2.0 h" in output
+        and "At most about 2.0 h, 5 at 2.5 an hour" in output
+        and "not known: questions" in output
     )
 
 

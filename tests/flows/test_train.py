@@ -108,7 +108,7 @@ def test_it_is_run_as_by_the_command(folder, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "rows, said",
+    "rows, message",
     [
         (
             "prompt,answer\n1 plus 1?,2\n2 plus 2?,\n,5\n",
@@ -129,11 +129,11 @@ def test_it_is_run_as_by_the_command(folder, monkeypatch):
         ("prompt,answer\n1 plus 1?,2\n", ""),
     ],
 )
-def test_rows_that_cannot_be_used_are_said_before_the_run(folder, capsys, rows, said):
+def test_rows_that_cannot_be_used_are_said_before_the_run(folder, capsys, rows, message):
     (folder / "mine.csv").write_text(rows)
     made(folder, "--data", "mine.csv")
     err = capsys.readouterr().err
-    assert said in err and err.startswith("warning: " if said else "")
+    assert message in err and err.startswith("warning: " if message else "")
 
 
 def test_what_clean_wrote_is_a_file_to_train_on(folder, capsys):

@@ -48,10 +48,10 @@ class Afar:
         state["turn_rewards"] = state["rewards"] = [*state["rewards"], float(state["n"])]
         if state["n"] == TURNS:
             return [], True, Scored(value=len(text) % 7 / 7, parts={"turns": float(state["n"])})
-        said = f"{next(state['said'])} {state['n']} {len(text)}" + (f" {os.getpid()}" if self.kind == "lots" else "")
+        message = f"{next(state['said'])} {state['n']} {len(text)}" + (f" {os.getpid()}" if self.kind == "lots" else "")
         if state["n"] == 1 and state["problem"].question.endswith("Karo ?"):
-            state["history"] = [*state["problem"].prompt, Message(role="user", content="again: " + said)]
-        return [Message(role="user", content=said)], False, None
+            state["history"] = [*state["problem"].prompt, Message(role="user", content="again: " + message)]
+        return [Message(role="user", content=message)], False, None
 
 
 def built(kinds=("all",), folder="", fails=""):

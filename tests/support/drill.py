@@ -57,13 +57,13 @@ class Project:
         for name, value in ((faults.ARM, fault), (faults.LOG, log)):
             if not value:
                 del env[name]
-        with (self.root.parent / "said").open("w") as said:
+        with (self.root.parent / "said").open("w") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", "dvc", *args],
                 cwd=self.root,
                 env=env,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 start_new_session=True,
             )
 
@@ -138,10 +138,10 @@ def main() -> int:
     rng, begin, rows = random.Random(args.seed), time.monotonic(), []
     with tempfile.TemporaryDirectory() as folder:
         project = Project(Path(folder) / "project")
-        found = [p for p in passages(project.make("prefer", "rl")) if p[0] in STAGES]
+        points = [p for p in passages(project.make("prefer", "rl")) if p[0] in STAGES]
         project.keep()
         print(
-            f"seed {args.seed}; an unbroken run passes {len(found)} points of the stages {', '.join(STAGES)}",
+            f"seed {args.seed}; an unbroken run passes {len(points)} points of the stages {', '.join(STAGES)}",
             flush=True,
         )
         for i in range(args.points):
@@ -150,8 +150,8 @@ def main() -> int:
             stage = STAGES[i % len(STAGES)]
             victim = VICTIMS[i // len(STAGES) % len(VICTIMS)]
             # The name first, then which of its passages: else the thousand rows would crowd out the rest.
-            name = rng.choice(sorted({p for s, p, _ in found if s == stage}))
-            number = rng.choice([n for s, p, n in found if (s, p) == (stage, name)])
+            name = rng.choice(sorted({p for s, p, _ in points if s == stage}))
+            number = rng.choice([n for s, p, n in points if (s, p) == (stage, name)])
             fired = project.kill(stage, name, number, victim)
             wrong = project.again(stage)
             rows.append(

@@ -49,17 +49,17 @@ def module(name: str, *args: str) -> list[str]:
     return [sys.executable, "-m", f"tests.support.{name}", *args]
 
 
-def kills(out: Path, said: str) -> tuple[int, int]:
-    found = json.loads(out.read_text())
-    return found["fired"], found["survived"]
+def kills(out: Path, output: str) -> tuple[int, int]:
+    report = json.loads(out.read_text())
+    return report["fired"], report["survived"]
 
 
-def files(out: Path, said: str) -> tuple[int, int]:
-    found = json.loads(out.read_text())
-    return found["commands"], found["commands"] - found["tracebacks"]
+def files(out: Path, output: str) -> tuple[int, int]:
+    report = json.loads(out.read_text())
+    return report["commands"], report["commands"] - report["tracebacks"]
 
 
-def pytest(out: Path, said: str) -> tuple[int, int]:
+def pytest(out: Path, output: str) -> tuple[int, int]:
     suites = list(ET.parse(out).getroot().iter("testsuite"))
     number = lambda key: sum(int(s.get(key, 0)) for s in suites)  # noqa: E731
     return number("tests") - number("skipped"), number("tests") - number("skipped") - number("failures") - number(
@@ -67,21 +67,21 @@ def pytest(out: Path, said: str) -> tuple[int, int]:
     )
 
 
-def services(out: Path, said: str) -> tuple[int, int]:
-    found = json.loads(said[said.rindex("\n{\n") :]).values()  # after a line for each service
-    return sum(s["of"] + 1 for s in found), sum(
-        s["of"] - s["answered"] + s["beside 280 idle connections"] for s in found
+def services(out: Path, output: str) -> tuple[int, int]:
+    reports = json.loads(output[output.rindex("\n{\n") :]).values()  # after a line for each service
+    return sum(s["of"] + 1 for s in reports), sum(
+        s["of"] - s["answered"] + s["beside 280 idle connections"] for s in reports
     )
 
 
-def entries(out: Path, said: str) -> tuple[int, int]:
-    found = json.loads(out.read_text())
-    tried, held = (sum(int(r["value"]) for r in found if r["metric"] == m) for m in ("tried", "held"))
+def entries(out: Path, output: str) -> tuple[int, int]:
+    rows = json.loads(out.read_text())
+    tried, held = (sum(int(r["value"]) for r in rows if r["metric"] == m) for m in ("tried", "held"))
     return tried, held
 
 
-def printed(out: Path, said: str) -> tuple[int, int]:
-    tried, held = json.loads(said.strip().splitlines()[-1])
+def printed(out: Path, output: str) -> tuple[int, int]:
+    tried, held = json.loads(output.strip().splitlines()[-1])
     return tried, held
 
 
@@ -135,13 +135,13 @@ def ran(part: Part, seconds: float, most: float) -> tuple[int, int, str]:
     """(tried, held, last words) of a part, which is asked to take `seconds` and ended after `most`."""
     with tempfile.TemporaryDirectory() as folder:
         out, log = Path(folder) / "out.json", Path(folder) / "said"
-        with log.open("w") as said:
+        with log.open("w") as output:
             env = {**os.environ, "PYTHONPATH": str(CODE)}
             child = subprocess.Popen(
                 part.command(seconds, out),
                 cwd=CODE,
                 env=env,
-                stdout=said,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )

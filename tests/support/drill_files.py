@@ -210,14 +210,14 @@ def _made_by_stages(root: Path) -> None:
     import small
 
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "small"
-        assert cli.main(["init", str(made)]) == 0
-        small.write_project(made)
+        small_project = Path(folder) / "small"
+        assert cli.main(["init", str(small_project)]) == 0
+        small.write_project(small_project)
         for stage in small.STAGES:
-            small.run(made, stage)
-        (made / "reports").rename(made / "artifacts/report")
-        for p in sorted((made / "artifacts").rglob("*")):
-            to = root / "artifacts" / p.relative_to(made / "artifacts")
+            small.run(small_project, stage)
+        (small_project / "reports").rename(small_project / "artifacts/report")
+        for p in sorted((small_project / "artifacts").rglob("*")):
+            to = root / "artifacts" / p.relative_to(small_project / "artifacts")
             if p.is_file() and (not to.exists() or p.parent.name == "evaluate"):
                 to.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(p, to)
@@ -437,13 +437,13 @@ def kind(name: str) -> str:
 def command(argv: list[str]) -> tuple[int | str, str]:
     """(exit code, or the last line of a traceback; all that was said)."""
     commit._hash.cache_clear()
-    said = io.StringIO()
+    output = io.StringIO()
     with tempfile.TemporaryFile() as seen:  # what children say: stages, DVC
         keep = os.dup(1), os.dup(2)
         os.dup2(seen.fileno(), 1)
         os.dup2(seen.fileno(), 2)
         try:
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
                 code: int | str = _stage(argv[1]) if argv[0] == "stage" else cli.main(argv)
         except SystemExit as e:
             code = e.code if isinstance(e.code, int) else 2
@@ -454,7 +454,7 @@ def command(argv: list[str]) -> tuple[int | str, str]:
                 os.dup2(fd, n)
                 os.close(fd)
         seen.seek(0)
-        text = said.getvalue() + seen.read().decode(errors="replace")
+        text = output.getvalue() + seen.read().decode(errors="replace")
     if isinstance(code, int) and "Traceback (most recent call last)" in text:
         code = text[text.index("Traceback (most recent") :]
     return code, text
@@ -479,14 +479,14 @@ def all_of(name: str, way: str, commands: list[list[str]], pristine: Path | None
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(pristine / name, name)
             damage(Path(name), way)
-        code, said = command([states.problems()[0].id if a == "PROBLEM" else a for a in argv])
+        code, output = command([states.problems()[0].id if a == "PROBLEM" else a for a in argv])
         trace = code if isinstance(code, str) else ""
-        if not trace and code and not said.strip():
+        if not trace and code and not output.strip():
             trace = f"{argv[0]} ended with {code} and said nothing"
         if not trace and code and not again and argv == ["run"] and not name.startswith(OWN):
             trace = f"after `espalier gc --damaged` the run ended with {code}"
         row = {"file": name, "way": way, "command": " ".join(argv), "code": 1 if trace else code}
-        rows.append(row | {"trace": trace[-1500:], "said": said[-600:] if trace or code else ""})
+        rows.append(row | {"trace": trace[-1500:], "said": output[-600:] if trace or code else ""})
     return rows
 
 

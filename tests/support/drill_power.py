@@ -26,12 +26,14 @@ for n in range(3):
 """
 
 
-def state_check(root: Path, said: list[str]) -> None:
+def state_check(root: Path, lines: list[str]) -> None:
     from tasks.storage import state
 
     path = root / ".espalier/measured/rl.json"
     value = state.read(path, else_="it is made anew")
-    assert not said or (value and value["n"] >= int(said[-1])), f"{said[-1:]} was said, {value and value['n']} is there"
+    assert not lines or (value and value["n"] >= int(lines[-1])), (
+        f"{lines[-1:]} was said, {value and value['n']} is there"
+    )
     state.write(path, {"n": 9})
     assert state.read(path, else_="") == {"n": 9}
 
@@ -66,7 +68,7 @@ def stage_prepare(root: Path) -> None:
         _played(1)
 
 
-def stage_check(root: Path, said: list[str]) -> None:
+def stage_check(root: Path, lines: list[str]) -> None:
     from tasks.storage import commit
 
     folder = root / "artifacts/problems"
@@ -79,7 +81,7 @@ def stage_check(root: Path, said: list[str]) -> None:
         assert len(rows) == 4 and (folder / "model/weights").read_bytes()[-1:].decode() == one
         return one
 
-    if said:
+    if lines:
         assert version() == "2", "said to be done, and another is there"
     elif folder.exists():
         try:
@@ -90,7 +92,7 @@ def stage_check(root: Path, said: list[str]) -> None:
     _played(2)
     assert version() == "2"
     left = [p for p in (root / ".espalier/work/problems").iterdir() if p.name != "lock"]
-    assert not said or not left or all((p / "out").exists() or not any(p.iterdir()) for p in left)
+    assert not lines or not left or all((p / "out").exists() or not any(p.iterdir()) for p in left)
 
 
 CHECKPOINTS = """
@@ -104,7 +106,7 @@ for step in range(1, 5):
 """
 
 
-def checkpoint_check(root: Path, said: list[str]) -> None:
+def checkpoint_check(root: Path, lines: list[str]) -> None:
     import torch
 
     from tasks.storage import commit
@@ -112,11 +114,13 @@ def checkpoint_check(root: Path, said: list[str]) -> None:
 
     commit.forget()
     c = Checkpoints(root / ".espalier/work/rl/abc/checkpoints/rl")
-    found = c.latest()
-    step = found[0] if found else 0
-    assert step >= int(said[-1] if said else 0), f"the checkpoint of step {said[-1]} was saved, that of {step} is there"
-    if found:
-        assert found[1]["step"] == step and torch.equal(found[1]["w"], torch.full((300,), float(step)))
+    latest = c.latest()
+    step = latest[0] if latest else 0
+    assert step >= int(lines[-1] if lines else 0), (
+        f"the checkpoint of step {lines[-1]} was saved, that of {step} is there"
+    )
+    if latest:
+        assert latest[1]["step"] == step and torch.equal(latest[1]["w"], torch.full((300,), float(step)))
     c.save(step + 1, {"step": step + 1})
     commit.forget()
     again = c.latest()
@@ -171,7 +175,7 @@ go(10)
 )
 
 
-def spool_check(root: Path, said: list[str]) -> None:
+def spool_check(root: Path, lines: list[str]) -> None:
     os.environ["ESPALIER_EXECUTION"] = "run-a-1"
     try:
         from tasks.runtime.stage import Stage
@@ -188,10 +192,10 @@ def spool_check(root: Path, said: list[str]) -> None:
     finally:
         del os.environ["ESPALIER_EXECUTION"]
     assert "sent 50" in told, "what was logged after the cut is not shipped"
-    done = [int(t.split()[1]) for t in said if t.startswith("done")]
+    done = [int(t.split()[1]) for t in lines if t.startswith("done")]
     for step in done:
         for i in range(step, step + 3):
-            assert f"sent {i}" in {*said, *told}, f"the event of step {i} of a stage that had ended is lost"
+            assert f"sent {i}" in {*lines, *told}, f"the event of step {i} of a stage that had ended is lost"
 
 
 LEDGER = """
@@ -208,11 +212,11 @@ said("closed")
 """
 
 
-def ledger_check(root: Path, said: list[str]) -> None:
+def ledger_check(root: Path, lines: list[str]) -> None:
     from synth.selfplay.ledger import Ledger
 
     if not (root / "out/grpo").exists():
-        assert not said, "the ledger is gone"
+        assert not lines, "the ledger is gone"
         return
     ledger = Ledger(root / "out/grpo/ledger.db", {"seed": 1})
     last = -1
@@ -221,7 +225,7 @@ def ledger_check(root: Path, said: list[str]) -> None:
         assert [b.split()[:3] for _, _, b in ledger.rows("proposal", last)] == [
             ["text", str(last), str(i)] for i in range(3)
         ]
-    rounds = [int(s) for s in said if s.isdigit()]
+    rounds = [int(s) for s in lines if s.isdigit()]
     assert last >= max(rounds, default=-1), f"round {max(rounds)} was written, {last} is there"
     assert not list(ledger.rows("proposal", last + 1)), "half a transaction"
     ledger.add(last + 1, {"summary": [{"round": last + 1}]})
@@ -243,13 +247,13 @@ def reviews_prepare(root: Path) -> None:
     (root / "pairs.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
 
 
-def reviews_check(root: Path, said: list[str]) -> None:
+def reviews_check(root: Path, lines: list[str]) -> None:
     from tasks.results.review import Review
     from tasks.storage.reviews import decisions
 
     known = decisions(root / "data/reviews.jsonl")
-    lost = [i for i in said if i not in known]
-    assert not lost, f"{len(lost)} of {len(said)} decisions are lost"
+    lost = [i for i in lines if i not in known]
+    assert not lost, f"{len(lost)} of {len(lines)} decisions are lost"
     r = Review(root / "pairs.jsonl", root / "data/reviews.jsonl", sample=0, reviewer="me")
     while shown := r.next():
         r.decide(shown, "tie")
@@ -270,7 +274,7 @@ def params_prepare(root: Path) -> None:
     (root / "params.yaml").write_text("recipe: grpo\nseed: 0\nset: {}\n")
 
 
-def params_check(root: Path, said: list[str]) -> None:
+def params_check(root: Path, lines: list[str]) -> None:
     from tasks.runtime import dvc
 
     with dvc.alone(root):
@@ -311,7 +315,7 @@ def registry_prepare(root: Path) -> None:
     observe.client(root).search_experiments()  # makes the database
 
 
-def registry_check(root: Path, said: list[str]) -> None:
+def registry_check(root: Path, lines: list[str]) -> None:
     import tempfile
 
     from tasks.results import promote
@@ -321,7 +325,7 @@ def registry_check(root: Path, said: list[str]) -> None:
 
     commit.forget()
     model = root / "artifacts/rl/model"
-    if not said:
+    if not lines:
         promote.promote(root)
     client = observe.client(root)
     champion = promote._champion(client)

@@ -113,17 +113,17 @@ def main() -> int:
     options = parser.parse_args()
     out, bad = [], 0
     for name, command in configurations().items():
-        for layer, found in attacked(command).items():
-            if found.pop(CONTROL) != "says that it was done":
+        for layer, results in attacked(command).items():
+            if results.pop(CONTROL) != "says that it was done":
                 print(f"{name}, {layer}: {sandbox.fault(layer) or 'the control did not run'}")
                 bad += 1
                 continue
-            reached = {k: v for k, v in found.items() if v}
+            reached = {k: v for k, v in results.items() if v}
             bad += len(reached)
-            print(f"{name}, {layer}: {len(found)} attacks, {len(reached)} reached something", *reached.items())
+            print(f"{name}, {layer}: {len(results)} attacks, {len(reached)} reached something", *reached.items())
             case = f"attacks: {name}, {layer}"
-            out.append(result(case, "tried", len(found), "", "higher", len(found)))
-            out.append(result(case, "held", len(found) - len(reached), "", "higher", len(found)))
+            out.append(result(case, "tried", len(results), "", "higher", len(results)))
+            out.append(result(case, "held", len(results) - len(reached), "", "higher", len(results)))
     first = scored(0)
     rounds = -(-options.scorings // len(first))
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -97,20 +97,20 @@ class Part(NamedTuple):
 def children(run: psutil.Process, word: str = "") -> list[psutil.Process]:
     """Those that a process has started and are alive, the oldest first, with this word in their command."""
     with contextlib.suppress(psutil.Error):
-        found = [p for p in run.children() if p.status() != psutil.STATUS_ZOMBIE]
-        return sorted((p for p in found if word in " ".join(p.cmdline())), key=lambda p: (p.create_time(), p.pid))
+        living = [p for p in run.children() if p.status() != psutil.STATUS_ZOMBIE]
+        return sorted((p for p in living if word in " ".join(p.cmdline())), key=lambda p: (p.create_time(), p.pid))
     return []
 
 
 def ranks(run: psutil.Process) -> list[psutil.Process]:
-    return found if len(found := children(run)) == 2 else []
+    return workers if len(workers := children(run)) == 2 else []
 
 
 def elsewhere(run: psutil.Process, name: str) -> list[psutil.Process]:
     """The workers of Ray that do this in the folder of a run, which are no children of it."""
     with contextlib.suppress(psutil.Error):
-        here, found = run.cwd(), psutil.process_iter(["cwd", "cmdline"])
-        return [p for p in found if p.info["cwd"] == here and f"ray::{name}" in " ".join(p.info["cmdline"] or ())]
+        here, processes = run.cwd(), psutil.process_iter(["cwd", "cmdline"])
+        return [p for p in processes if p.info["cwd"] == here and f"ray::{name}" in " ".join(p.info["cmdline"] or ())]
     return []
 
 
@@ -166,8 +166,8 @@ class Project:
 
     def left(self) -> list[psutil.Process]:
         """Processes that work in this project."""
-        found = psutil.process_iter(["cwd", "status"])
-        return [p for p in found if p.info["cwd"] == str(self.root) and p.info["status"] != psutil.STATUS_ZOMBIE]
+        processes = psutil.process_iter(["cwd", "status"])
+        return [p for p in processes if p.info["cwd"] == str(self.root) and p.info["status"] != psutil.STATUS_ZOMBIE]
 
 
 def uneven(curve: Path) -> str:
@@ -180,9 +180,9 @@ def uneven(curve: Path) -> str:
 def wait(until: Callable[[], Any], seconds: float) -> Any:
     """What `until` says, once it says something, or the last that it said."""
     end = time.monotonic() + seconds
-    while not (found := until()) and time.monotonic() < end:
+    while not (value := until()) and time.monotonic() < end:
         time.sleep(0.01)
-    return found
+    return value
 
 
 def killed(
@@ -309,9 +309,9 @@ def swept(part: Part, seed: int) -> Iterator[dict[str, Any]]:
     from benchmarks import sweep
 
     n = 2 * ((part.kills + 3) // 2)
-    found = sweep.one(n, part.kills, 2, seed)
+    numbers = sweep.one(n, part.kills, 2, seed)
     good = {"code": 0, "experiments": n, "right": n, "left": 0, "clean": True}
-    wrong = "" if {k: found[k] for k in good} == good else str(found)
+    wrong = "" if {k: numbers[k] for k in good} == good else str(numbers)
     for k in range(part.kills):
         yield {"part": "sweep", "kill": k, "after": None, "fired": True, "wrong": wrong}
 

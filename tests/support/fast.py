@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(config, items):
             marked = item.get_closest_marker("slow") or item.get_closest_marker("engine")
             if not marked and known.get(name, (0, 0))[1] <= QUICK:
                 cases.setdefault(name, []).append(item)
-        kept = {item for found in cases.values() for item in (found[: CASES - 1] + found[-1:])}
+        kept = {item for alike in cases.values() for item in (alike[: CASES - 1] + alike[-1:])}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = [item for item in items if item in kept]
     longest_first(items, {name: seconds[config.getoption("--fast")] for name, seconds in known.items()})

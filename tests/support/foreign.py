@@ -48,12 +48,12 @@ def ask(port, method, path, headers, body=b"", seconds=600):
     a reply."""
     lines = {"Host": f"127.0.0.1:{port}", "Connection": "close", "Content-Length": str(len(body))} | dict(headers)
     head = "".join(f"{k}: {v}\r\n" for k, v in lines.items() if v is not None)
-    said = b""
+    reply = b""
     with socket.create_connection(("127.0.0.1", port), seconds) as s:
         s.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
         while part := s.recv(65536):
-            said += part
-    first, _, rest = said.partition(b"\r\n\r\n")
+            reply += part
+    first, _, rest = reply.partition(b"\r\n\r\n")
     line, *fields = first.decode("latin-1").split("\r\n")
     status = int(line.split()[1]) if line else 0
     return status, {k.lower(): v for k, _, v in (f.partition(": ") for f in fields)}, rest
@@ -63,8 +63,8 @@ def accepted(port, **about):
     """Of the 40 requests those that were answered otherwise than by a refusal, or whose reply another site may read."""
     out = []
     for method, path, headers, body in requests(port, **about):
-        status, said, _ = ask(port, method, path, headers, body)
-        if status not in (400, 403, 421) or any(k.startswith("access-control") for k in said):
+        status, reply_headers, _ = ask(port, method, path, headers, body)
+        if status not in (400, 403, 421) or any(k.startswith("access-control") for k in reply_headers):
             out.append((method, path, headers, status))
     return out
 

@@ -12,12 +12,12 @@ class Guess:
 
     def step(self, text):
         self.left -= 1
-        said = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
-        if said == str(self.number):
+        guess = text.rpartition("<answer>")[2].partition("</answer>")[0].strip()
+        if guess == str(self.number):
             return "right", True, 1.0
-        if not said.isdecimal():
-            return "that is no number", True, -min(1 + len(said), 100) / 100
-        return "higher" if int(said) < self.number else "lower", not self.left, 0.0
+        if not guess.isdecimal():
+            return "that is no number", True, -min(1 + len(guess), 100) / 100
+        return "higher" if int(guess) < self.number else "lower", not self.left, 0.0
 
 
 def problem(seed, split, index):

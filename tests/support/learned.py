@@ -98,18 +98,18 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
         model, read = ValueModel(model), {"read": value_stats}
     if kind == "rewards":
         model.config.num_labels, model.config.pad_token_id = ensemble(heads=2).outputs, 0
-        made = AutoModelForSequenceClassification.from_config(model.config, attn_implementation=NAME)
-        made.base_model.load_state_dict(model.base_model.state_dict())
-        model, read = made, {"read": ensemble.read}
+        classifier = AutoModelForSequenceClassification.from_config(model.config, attn_implementation=NAME)
+        classifier.base_model.load_state_dict(model.base_model.state_dict())
+        model, read = classifier, {"read": ensemble.read}
     optim = Optim(kind="muon" if kind == "muon" else "adamw", warmup=1, matrix_lr=0.01)
     learner = Learner(model, optim, world=world, **read)
     objective, unit = KINDS[kind](world, learner.model)
 
     def batch(step):
-        made = weighted(rows(step, n), "cpu") if objective is nll else pack(rows(step, n))
+        packed = weighted(rows(step, n), "cpu") if objective is nll else pack(rows(step, n))
         if broken is not None:
-            made.columns["loss_weight"][made.row == broken] = float("nan")
-        return [made], {}
+            packed.columns["loss_weight"][packed.row == broken] = float("nan")
+        return [packed], {}
 
     with mock.patch.object(learner_module, "dealt", _per_rank_means(world)) if mean else mock.MagicMock():
         steps = run(

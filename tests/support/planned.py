@@ -4,9 +4,9 @@
 def holds(planned: dict, knobs: dict) -> bool:
     """Does the plan hold each of `knobs`? Of nested knobs those that are given; a piece is compared whole."""
     for knob, value in knobs.items():
-        made = planned[knob]
+        actual = planned[knob]
         if isinstance(value, dict) and "piece" not in value:
-            made = {k: made[k] for k in value}
-        if made != value:
+            actual = {k: actual[k] for k in value}
+        if actual != value:
             return False
     return True

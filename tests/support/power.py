@@ -118,8 +118,8 @@ class Disk:
     def node(self, path: str) -> Node:
         if path == self.root:
             return self.live
-        found = self.at(path)
-        return found[0].entries.get(found[1]) if found else None
+        entry = self.at(path)
+        return entry[0].entries.get(entry[1]) if entry else None
 
     def file(self, path: str) -> File:
         node = self.node(path)
@@ -390,32 +390,32 @@ def drilled(scenario: Scenario, most: int, seed: int = 0, seconds: float = float
         wanted: dict[int, list[tuple[str, str]]] = {}
         for i, state in plan:
             wanted.setdefault(i, []).append(state)
-        out, seen, said = Outcome(len(ops)), set(), []
+        out, seen, lines = Outcome(len(ops)), set(), []
         for i, op in enumerate(ops):
             if op.what == "!":
-                said += op.other.decode().splitlines()
+                lines += op.other.decode().splitlines()
             else:
                 disk.take(op)
             for names, data in wanted.get(i, ()):
                 if time.monotonic() > until:
                     return out
                 state = disk.after(rng, names, data)
-                key = hashlib.sha256(repr((sorted(state.items()), said)).encode()).digest()
+                key = hashlib.sha256(repr((sorted(state.items()), lines)).encode()).digest()
                 if key in seen:
                     continue
                 seen.add(key)
                 build(root, state)
                 out.states += 1
-                look = partial(looked, scenario.check, root, list(said))
+                look = partial(looked, scenario.check, root, list(lines))
                 if wrong := (apart if scenario.apart else caught)(look):
-                    now = f"names: {names}, data: {data}; said: {said[-1:]}"
+                    now = f"names: {names}, data: {data}; said: {lines[-1:]}"
                     out.wrong.append(f"after {_shown(op, root)} ({now}): {wrong}")
     return out
 
 
-def looked(check: Callable[[Path, list[str]], None], root: Path, said: list[str]) -> None:
+def looked(check: Callable[[Path, list[str]], None], root: Path, lines: list[str]) -> None:
     with contextlib.chdir(root), contextlib.redirect_stderr(io.StringIO()), unflushed():
-        check(root, said)
+        check(root, lines)
 
 
 def caught(work: Callable[[], None]) -> str:

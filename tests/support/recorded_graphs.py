@@ -62,13 +62,13 @@ def recorded(run: Callable[[], Tensor], warm_up: Callable[[], object]) -> tuple[
 @pytest.fixture
 def recorded_graphs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Steps are recorded and replayed on this device; the list has a number for each graph: its rows."""
-    made: list[int] = []
+    sizes: list[int] = []
 
     def counted(run: Callable[[], Tensor], warm_up: Callable[[], object]) -> tuple[Tensor, Callable[[], None]]:
         out, replay = recorded(run, warm_up)
-        made.append(len(out))
+        sizes.append(len(out))
         return out, replay
 
     monkeypatch.setattr(graphs, "can_record", lambda device: True)
     monkeypatch.setattr(graphs, "recorded", counted)
-    return made
+    return sizes

@@ -331,8 +331,8 @@ def attack(name: str, layer: str) -> str:
         after = state(folder)
     if outcome.status not in ("ok", "error", "timeout"):
         return f"did not run: {outcome}"
-    said = outcome.results[0].get("value") if outcome.results else None
-    if said == "done":
+    result = outcome.results[0].get("value") if outcome.results else None
+    if result == "done":
         return "says that it was done"
     return "" if before == after else "changed a file of the user"
 

@@ -123,7 +123,7 @@ def up(port):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("services", nargs="*", default=list(SERVICES))
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         project = Path(folder) / "project"
         subprocess.run(
@@ -140,7 +140,7 @@ def main():
         pairs = [json.dumps({**row, "prompt": f"{i} + 2?"}) for i in range(100)]
         (project / "pairs.jsonl").write_text("\n".join(pairs) + "\n")
         out = {}
-        for name in asked.services:
+        for name in args.services:
             out[name] = drill(name, project)
             print(name, out[name], file=sys.stderr, flush=True)
     print(json.dumps(out, indent=1))

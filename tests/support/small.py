@@ -103,11 +103,11 @@ def run(
     """Run a stage in a process of its own, `fault` armed, its clock set `clock` seconds forward (back) and back
     (forward) again by turns, with these variables in its environment; what it said on stderr. A stage in several
     processes forks them. AssertionError where it ends with another code."""
-    said = Path(tempfile.mkdtemp()) / "stderr.txt"
-    child = begun(root, stage, said, fault, log, clock, env)
+    stderr = Path(tempfile.mkdtemp()) / "stderr.txt"
+    child = begun(root, stage, stderr, fault, log, clock, env)
     child.join(900)
-    text = said.read_text()
-    shutil.rmtree(said.parent)
+    text = stderr.read_text()
+    shutil.rmtree(stderr.parent)
     assert child.exitcode == expect, (
         f"{stage} with the fault {fault!r} ended with {child.exitcode}, not {expect}:\n{text}"
     )
@@ -117,28 +117,28 @@ def run(
 def begun(
     root: Path,
     stage: str,
-    said: Path,
+    stderr: Path,
     fault: str = "",
     log: Path | None = None,
     clock: float = 0.0,
     env: Mapping[str, str] | None = None,
 ) -> Any:
-    """The process of a stage (`run`), which has just begun; what it says on stderr goes to `said`."""
+    """The process of a stage (`run`), which has just begun; what it says on stderr goes to the file `stderr`."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.preloaded"])
     with contextlib.chdir(Path(__file__).parents[2]):  # where it finds that; it says nothing where it does not
         forkserver.ensure_running()
     child = context.Process(
-        target=_child, args=(str(root), stage, fault, str(log or ""), str(said), clock, dict(env or {}))
+        target=_child, args=(str(root), stage, fault, str(log or ""), str(stderr), clock, dict(env or {}))
     )
     child.start()
     return child
 
 
-def _child(root: str, stage: str, fault: str, log: str, said: str, clock: float, env: dict[str, str]) -> None:
+def _child(root: str, stage: str, fault: str, log: str, stderr: str, clock: float, env: dict[str, str]) -> None:
     from tasks.runtime import ranks
 
-    sys.stderr = open(said, "w", buffering=1)  # noqa: SIM115 (open until the process ends)
+    sys.stderr = open(stderr, "w", buffering=1)  # noqa: SIM115 (open until the process ends)
     os.chdir(root)
     os.environ.update(env)
     ranks.subprocess = SimpleNamespace(Popen=Forked, TimeoutExpired=subprocess.TimeoutExpired)

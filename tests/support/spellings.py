@@ -165,31 +165,31 @@ def exact(p: Problem) -> tuple[Forms, Forms]:
         if len(gold) > 1 and gold.isdigit()
         else None,
     }
-    if found := re.fullmatch(r"(\d\d):(\d\d)", gold):
-        hour = int(found[1])
-        half = f"{hour % 12 or 12}:{found[2]}"
-        right |= {"one digit": f"{hour}:{found[2]}", "am or pm": f"{half} {'am' if hour < 12 else 'pm'}"}
+    if match := re.fullmatch(r"(\d\d):(\d\d)", gold):
+        hour = int(match[1])
+        half = f"{hour % 12 or 12}:{match[2]}"
+        right |= {"one digit": f"{hour}:{match[2]}", "am or pm": f"{half} {'am' if hour < 12 else 'pm'}"}
         right |= {"A.M. or P.M.": f"{half} {'A.M.' if hour < 12 else 'P.M.'}"}
         wrong |= {
             "the other half": f"{half} {'pm' if hour < 12 else 'am'}",
-            "minutes first": f"{found[2]}:{found[1]}" if found[1] != found[2] else None,
+            "minutes first": f"{match[2]}:{match[1]}" if match[1] != match[2] else None,
         }
-    if found := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", gold):
+    if match := re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", gold):
         month = "January February March April May June July August September October November December".split()
-        name, day = month[int(found[2]) - 1], int(found[3])
+        name, day = month[int(match[2]) - 1], int(match[3])
         right |= {
-            "in words": f"{day} {name} {found[1]}",
-            "American": f"{name} {day}, {found[1]}",
-            "short": f"{day} {name[:3]} {found[1]}",
+            "in words": f"{day} {name} {match[1]}",
+            "American": f"{name} {day}, {match[1]}",
+            "short": f"{day} {name[:3]} {match[1]}",
         }
         right |= {
-            "ordinal": f"{name} {day}{'th' if 4 <= day <= 20 else ''}, {found[1]}",
+            "ordinal": f"{name} {day}{'th' if 4 <= day <= 20 else ''}, {match[1]}",
             "hyphens": gold.replace("-", "\u2011"),
         }
         wrong |= {
-            "next year": f"{day} {name} {int(found[1]) + 1}",
-            "month alone": f"{name} {found[1]}",
-            "another day": f"{day % 28 + 1} {name} {found[1]}",
+            "next year": f"{day} {name} {int(match[1]) + 1}",
+            "month alone": f"{name} {match[1]}",
+            "another day": f"{day % 28 + 1} {name} {match[1]}",
         }
     if re.fullmatch(r"-?\d+( -?\d+)+", gold):
         items = gold.split()
@@ -1220,8 +1220,8 @@ def table() -> Iterator[Case]:
         if not module.name.startswith("_"):
             source = import_module(f"synth.families.{module.name}")
             for level in range(1, len(source.LADDER) + 1):
-                made = (getattr(source, module.name)(11, "train", i, levels=[level]) for i in range(4 * ITEMS))
-                yield from _of([p for p in made if isinstance(p, Problem)][:ITEMS], level)
+                drawn = (getattr(source, module.name)(11, "train", i, levels=[level]) for i in range(4 * ITEMS))
+                yield from _of([p for p in drawn if isinstance(p, Problem)][:ITEMS], level)
     for verifier, reference, args, question, right, wrong in HAND:
         p = Problem.make(prompt=question, answer=reference, verifier=verifier, args=args, family="hand", split="train")
         yield from (Case(p, answer, True, "by hand") for answer in right)

@@ -28,8 +28,8 @@ def problems(count: int) -> Iterator[Problem]:
     """`count` of each level of both families."""
     for family in (text_to_sql, music_shop_sql):
         for level in range(1, 5):
-            made = (family(23, "train", i, levels=[level]) for i in range(4 * count))
-            yield from [p for p in made if isinstance(p, Problem)][:count]
+            items = (family(23, "train", i, levels=[level]) for i in range(4 * count))
+            yield from [p for p in items if isinstance(p, Problem)][:count]
 
 
 def mutants(sql: str) -> dict[str, str]:
@@ -45,32 +45,32 @@ def mutants(sql: str) -> dict[str, str]:
 def _comparisons(sql: str) -> dict[str, str]:
     """Another sign, number or text in one comparison."""
     out: dict[str, str] = {}
-    for i, found in enumerate(re.finditer(r" ([<>]) ", sql)):
-        put = lambda sign, found=found: f"{sql[: found.start()]} {sign} {sql[found.end() :]}"  # noqa: E731
-        out |= {f"{i} with equal": put(found[1] + "="), f"{i} turned": put("<" if found[1] == ">" else ">")}
+    for i, match in enumerate(re.finditer(r" ([<>]) ", sql)):
+        put = lambda sign, match=match: f"{sql[: match.start()]} {sign} {sql[match.end() :]}"  # noqa: E731
+        out |= {f"{i} with equal": put(match[1] + "="), f"{i} turned": put("<" if match[1] == ">" else ">")}
         out |= {f"{i} equal": put("="), f"{i} unequal": put("<>")}
-    for i, found in enumerate(re.finditer(r"(?<=[<>] )\d+", sql)):
+    for i, match in enumerate(re.finditer(r"(?<=[<>] )\d+", sql)):
         for step in (-1, 1, 5):
-            out[f"{i} number {step:+}"] = f"{sql[: found.start()]}{int(found[0]) + step}{sql[found.end() :]}"
-    for i, found in enumerate(re.finditer(r"= '([^']+)'", sql)):
-        put = lambda text, found=found: sql[: found.start()] + text + sql[found.end() :]  # noqa: E731
-        out |= {f"{i} not": put(f"<> '{found[1]}'"), f"{i} begins": put(f"LIKE '{found[1]}%'")}
-        out |= {f"{i} holds": put(f"LIKE '%{found[1]}%'"), f"{i} above": put(f">= '{found[1]}'")}
-        out |= {f"{i} another": put(f"= '{found[1]}x'")}
+            out[f"{i} number {step:+}"] = f"{sql[: match.start()]}{int(match[0]) + step}{sql[match.end() :]}"
+    for i, match in enumerate(re.finditer(r"= '([^']+)'", sql)):
+        put = lambda text, match=match: sql[: match.start()] + text + sql[match.end() :]  # noqa: E731
+        out |= {f"{i} not": put(f"<> '{match[1]}'"), f"{i} begins": put(f"LIKE '{match[1]}%'")}
+        out |= {f"{i} holds": put(f"LIKE '%{match[1]}%'"), f"{i} above": put(f">= '{match[1]}'")}
+        out |= {f"{i} another": put(f"= '{match[1]}x'")}
     return out
 
 
 def _conditions(sql: str) -> dict[str, str]:
     """One condition fewer, any of them instead of all, none of them."""
     out: dict[str, str] = {}
-    if found := re.search(r" WHERE (.+?)(?= GROUP BY|$)", sql):
-        parts = found[1].split(" AND ") if "SELECT" not in found[1] else []
+    if match := re.search(r" WHERE (.+?)(?= GROUP BY|$)", sql):
+        parts = match[1].split(" AND ") if "SELECT" not in match[1] else []
         for i in range(len(parts)):
             rest = " AND ".join(parts[:i] + parts[i + 1 :])
-            out[f"without condition {i}"] = sql.replace(found[0], f" WHERE {rest}" if rest else "")
+            out[f"without condition {i}"] = sql.replace(match[0], f" WHERE {rest}" if rest else "")
         if len(parts) > 1:
-            out["or"] = sql.replace(found[1], " OR ".join(parts))
-        out["negated"] = sql.replace(found[1], f"NOT ({found[1]})")
+            out["or"] = sql.replace(match[1], " OR ".join(parts))
+        out["negated"] = sql.replace(match[1], f"NOT ({match[1]})")
     return out
 
 
@@ -163,15 +163,15 @@ def rewrites(sql: str) -> dict[str, str]:
         out["grouped by id too"] = sql.replace("GROUP BY artist.name", "GROUP BY artist.id, artist.name")
     if "GROUP BY title" in sql:
         out["grouped by id too"] = sql.replace("GROUP BY title", "GROUP BY album.id, title")
-    if found := re.fullmatch(r"SELECT title FROM album JOIN artist ON album.artist = artist.id WHERE (.+)", sql):
-        out["subquery"] = f"SELECT title FROM album WHERE artist IN (SELECT id FROM artist WHERE {found[1]})"
-    if found := re.fullmatch(r"SELECT name FROM artist WHERE id NOT IN \(SELECT artist.id FROM .+ WHERE (.+)\)", sql):
+    if match := re.fullmatch(r"SELECT title FROM album JOIN artist ON album.artist = artist.id WHERE (.+)", sql):
+        out["subquery"] = f"SELECT title FROM album WHERE artist IN (SELECT id FROM artist WHERE {match[1]})"
+    if match := re.fullmatch(r"SELECT name FROM artist WHERE id NOT IN \(SELECT artist.id FROM .+ WHERE (.+)\)", sql):
         out["not exists"] = (
             "SELECT name FROM artist AS a WHERE NOT EXISTS (SELECT 1 FROM album JOIN track ON track.album = album.id "
-            f"WHERE album.artist = a.id AND {found[1]})"
+            f"WHERE album.artist = a.id AND {match[1]})"
         )
-    if found := re.search(r" WHERE (\S+ \S+ \S+) AND (\S+ \S+ [^\s)]+)(?= GROUP|$|\))", sql):
-        out["turned"] = sql.replace(found[0], f" WHERE {found[2]} AND {found[1]}")
+    if match := re.search(r" WHERE (\S+ \S+ \S+) AND (\S+ \S+ [^\s)]+)(?= GROUP|$|\))", sql):
+        out["turned"] = sql.replace(match[0], f" WHERE {match[2]} AND {match[1]}")
     return {name: text for name, text in out.items() if text != sql}
 
 

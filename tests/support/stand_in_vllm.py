@@ -122,8 +122,8 @@ class Adapters:
             return 404, f"The model `{body['model']}` does not exist."
         if request is not None:
             self._in_memory(request)
-        asked = SimpleNamespace(**{k: body[k] for k in ("seed", "temperature", "max_tokens", "stop_token_ids")})
-        (output,) = self.llm._one(body["prompt"], asked, request).outputs
+        sampling = SimpleNamespace(**{k: body[k] for k in ("seed", "temperature", "max_tokens", "stop_token_ids")})
+        (output,) = self.llm._one(body["prompt"], sampling, request).outputs
         logps = [one[token].logprob for token, one in zip(output.token_ids, output.logprobs, strict=True)]
         return 200, {
             "token_ids": output.token_ids,

@@ -34,8 +34,8 @@ def git(root, *args):
 
 
 def problems(n=6):
-    made = [p for p in (linear_equations(0, "train", i) for i in range(60)) if isinstance(p, Problem)]
-    return list({p.id: p for p in made}.values())[:n]
+    drawn = [p for p in (linear_equations(0, "train", i) for i in range(60)) if isinstance(p, Problem)]
+    return list({p.id: p for p in drawn}.values())[:n]
 
 
 def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
@@ -57,8 +57,8 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
         evidence="Solve 1x + 1 = 2. is made before",
     )
     tables.write(at / "problems/quarantine.parquet", [quarantined], Quarantined)
-    said = [[*p.prompt, Message(role="assistant", content=p.lineage["solution"])] for p in given]
-    shown = [Demonstration.make(problem=p.id, messages=m, split="train") for p, m in zip(given, said, strict=True)]
+    talks = [[*p.prompt, Message(role="assistant", content=p.lineage["solution"])] for p in given]
+    shown = [Demonstration.make(problem=p.id, messages=m, split="train") for p, m in zip(given, talks, strict=True)]
     tables.write(at / "demonstrations/demonstrations.parquet", shown, Demonstration)
     kept, gone = (pair(given[i], d) for i, d in ((0, ("ask", "unsure", 0.5)), (1, ("remove", "label_error", 0.1))))
     tables.write(at / "preferences/pairs.parquet", [pair(given[0]), pair(given[1])], PreferencePair)
@@ -110,13 +110,13 @@ def write(root: Path, *, lr: float, right: set[int], n: int = 6) -> None:
 
 def pair(problem, decision=None):
     sides = {"chosen": f"<answer>{problem.answer}</answer>", "rejected": "<answer>-77</answer>"}
-    made = PreferencePair.make(prompt=problem.prompt, **sides, source="t", problem=problem.id, split="train")
+    drawn = PreferencePair.make(prompt=problem.prompt, **sides, source="t", problem=problem.id, split="train")
     return (
-        made
+        drawn
         if decision is None
         else PreferencePair(
             **{
-                **vars(made),
+                **vars(drawn),
                 "decisions": (Decision(step="judge", action=decision[0], reason=decision[1], score=decision[2]),),
             }
         )

@@ -47,8 +47,8 @@ class Answers(BaseHTTPRequestHandler):
                 self.server.loads += body["method"] == "espalier_load"
             held = self.server.held
             receipt = {"checksum": body["kwargs"].get("checksum"), "dtype": self.server.about["dtype"]}
-            said = {"espalier_about": self.server.about, "espalier_load": receipt}
-            return self._say({"results": [said.get(body["method"], None if held is None else str(held))]})
+            receipts = {"espalier_about": self.server.about, "espalier_load": receipt}
+            return self._say({"results": [receipts.get(body["method"], None if held is None else str(held))]})
         if self.path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
             if self.server.adapters is None or not self.server.swaps:
                 return self._say({"detail": "Not Found"}, 404)
@@ -56,8 +56,8 @@ class Answers(BaseHTTPRequestHandler):
                 done = (
                     self.server.adapters.load if self.path == "/v1/load_lora_adapter" else self.server.adapters.unload
                 )
-                code, said = done(**body)
-            return self._say(said, 200) if code == 200 else self._say({"error": {"message": said}}, code)
+                code, message = done(**body)
+            return self._say(message, 200) if code == 200 else self._say({"error": {"message": message}}, code)
         if self.path == "/v1/completions":
             time.sleep(self.server.slow if turn else 0.0)
             if self.server.adapters is not None:
@@ -65,8 +65,8 @@ class Answers(BaseHTTPRequestHandler):
                     code, choice = self.server.adapters.turn(body)
                     if turn:
                         self.server.flying.remove(body["model"])
-                said = {"choices": [choice]} if code == 200 else {"error": {"message": choice}}
-                return self._say(said, code)
+                reply = {"choices": [choice]} if code == 200 else {"error": {"message": choice}}
+                return self._say(reply, code)
             ids, logp = [5 + body["seed"] % 50, self.server.end], [self.server.logp, -0.5]
             choice = {"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"}
             return self._say({"choices": [choice]})

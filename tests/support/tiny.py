@@ -85,11 +85,11 @@ class _Session:
             text = self.sampler.say(self.seen[r], self.seeds[r])
             self.seen[r] += text
             stop = "length" if text.endswith("...") else "end"
-            said = self.sampler.renderer.turn(text)[: None if stop == "end" else -1]
-            logp = np.full(len(said), -0.5, dtype=np.float32)
+            turn = self.sampler.renderer.turn(text)[: None if stop == "end" else -1]
+            logp = np.full(len(turn), -0.5, dtype=np.float32)
             out.append(
                 Segment(
-                    ids=said,
+                    ids=turn,
                     role="model",
                     logp=logp,
                     entropy=logp + 1,

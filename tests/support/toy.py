@@ -128,9 +128,9 @@ def sh(root: Path, *args: str) -> str:
 
 def processes(root: Path) -> list[int]:
     """Ids of the processes that work on stages of `root`."""
-    found = []
+    pids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if "toy.py" in " ".join(process.cmdline()) and Path(process.cwd()) == root:
-                found.append(process.pid)
-    return found
+                pids.append(process.pid)
+    return pids

@@ -25,8 +25,8 @@ def traced(work: Callable[[], Any]) -> tuple[int, int]:
             out.write(pickle.dumps(told))
         os._exit(0)
     os.close(here)
-    with os.fdopen(there, "rb") as said:
-        data = said.read()
+    with os.fdopen(there, "rb") as reader:
+        data = reader.read()
     os.waitpid(pid, 0)
     told = pickle.loads(data) if data else "the process that counts died"
     if isinstance(told, str):

@@ -47,8 +47,8 @@ class Worker(Versioned):
 
 def server(folder, end, port=0, workers=1, ends=0, device="cpu"):
     adapters = Adapters(folder)
-    made = [Worker(adapters.llm.model, rank, workers, ends, device) for rank in range(workers)]
-    return stub(end, {}, port, adapters=adapters, workers=made)
+    members = [Worker(adapters.llm.model, rank, workers, ends, device) for rank in range(workers)]
+    return stub(end, {}, port, adapters=adapters, workers=members)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ def findings(name: str) -> list[str]:
 
 def does_what_it_says(name: str) -> None:
     """Raises AssertionError for a finding that KNOWN does not explain, and for a reason that nothing needs any more."""
-    found = findings(name)
+    problems = findings(name)
     if name in KNOWN:
-        assert found, f"{name} does what it says now: take it out of KNOWN"
+        assert problems, f"{name} does what it says now: take it out of KNOWN"
     else:
-        assert not found, "\n".join(found)
+        assert not problems, "\n".join(problems)
