@@ -26,7 +26,7 @@ from synth.types import Problem, Scored
 from tasks.core.paths import CODE as ROOT
 from tasks.models.drawn_pages import Pages
 from training.env import Env
-from training.env.control import views
+from training.env.control import _drawn, views
 from training.env.control.sprites import draw as sprite
 from training.env.focus import focus
 from training.env.frames import frames
@@ -238,7 +238,7 @@ def picture() -> np.ndarray:
     (scene,) = scenes.draw(SCENE)
     noise = np.random.default_rng(0).integers(0, 256, scene.shape, dtype=np.uint8)
     before, *_, after = acted()
-    sprites = [((sprite(*one) + 1) * 127.5).astype(np.uint8) for one in SPRITES]
+    sprites = [_drawn.sprite(sprite(*one)) for one in SPRITES]
     rows = [
         [scene, noise, np.full_like(scene, 255)],
         clips.draw(CLIP),
@@ -258,8 +258,10 @@ def pages(drawn: Pages) -> np.ndarray:
 def generators() -> dict[str, list[np.ndarray]]:
     """What is in the rows of MADE."""
     table = views.seen(views.build((views.FORMS.index("table"), 1), np.random.default_rng(0)))
-    silhouettes = [np.where(v[..., None], 40, 255).astype(np.uint8).repeat(3, 2) for v in table]
-    return {"views": silhouettes, "painter": [painter.paint(PROMPT), painter.paint("an ant larger than a cow")]}
+    return {
+        "views": _drawn.silhouettes(table * 2.0 - 1),
+        "painter": [painter.paint(PROMPT), painter.paint("an ant larger than a cow")],
+    }
 
 
 def worlds() -> np.ndarray:

@@ -12,7 +12,7 @@ A file's `FORM` names the reading that its answers get first (`synth.verify._spe
 normalised in one place, for all verifiers. Each file also holds `EXAMPLE`, the keyword arguments of a Problem that it
 verifies, on which the contract test runs its negative controls: new files are tested automatically. A file may
 hold `explain(problem, answer, **args)`: a sentence that says what is wrong with an answer, for environments that tell
-the model.
+the model; and `drawn(answer)`: pictures (uint8 [H, W, 3]) of what an answer makes, for people.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
+
+import numpy as np
 
 from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify._pool import shared
@@ -108,6 +110,20 @@ def explained(problem: Problem, answer: str) -> str:
             f"the verifier {problem.verifier} of problem {problem.id} explains nothing: do without `checker`"
         )
     return module.explain(problem, _as_read(module, problem, answer), **problem.args)
+
+
+def drawn(problem: Problem, answer: str) -> list[np.ndarray]:
+    """Pictures of what an answer makes, as its verifier sees it; none where the verifier draws nothing, and of an answer that makes nothing."""
+    try:
+        module, _ = verifier(problem.verifier)
+    except LookupError:
+        return []
+    if not hasattr(module, "drawn"):
+        return []
+    try:
+        return module.drawn(_as_read(module, problem, answer))
+    except ValueError:
+        return []
 
 
 def _as_read(module: ModuleType, problem: Problem, answer: str) -> str:

@@ -10,6 +10,8 @@ parts: `shown` (both are to be seen), `sizes` (the ratio, of which 1 is no diffe
 
 from __future__ import annotations
 
+import numpy as np
+
 from synth.scenes.painter import larger, paint
 from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
@@ -40,3 +42,8 @@ def painted(problem: Problem, answer: str, *, a: str, b: str, ratio: float = 1.5
     if sizes is None:
         return Scored(value=0.0, parts={"parsed": 1.0, "shown": 0.0, "sizes": 0.0})
     return Scored(value=float(sizes >= ratio), parts={"parsed": 1.0, "shown": 1.0, "sizes": sizes})
+
+
+def drawn(answer: str) -> list[np.ndarray]:
+    """What the painter makes of an answer. Raises ValueError for one that it paints nothing of."""
+    return [] if len(answer) > MAX_CHARS else [paint(answer)]

@@ -15,6 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from synth.scenes.screens import pixels
 from synth.scenes.trees import holds, laid_out
 from synth.types import Problem, Score, Scored, Unscorable
 
@@ -45,3 +48,8 @@ def screen_tree(
     related = sum(holds(screen, *r) for r in relations) / len(relations) if relations else 1.0
     parts = {"parsed": 1.0, "valid": 1.0, "named": named, "related": related}
     return Scored(value=(1 + 3 * named**2 * (1 + 2 * related)) / 10, parts=parts)
+
+
+def drawn(answer: str) -> list[np.ndarray]:
+    """The screen that an answer renders to. Raises ValueError for a text that is no tree."""
+    return [pixels(laid_out(answer))]

@@ -48,6 +48,7 @@ class Start:
     read: Read
     read_value: Read
     save: Callable[[Path], None]
+    world: Any
 
 
 def start(
@@ -100,6 +101,7 @@ def start(
         read=action_stats,
         read_value=control_values,
         save=lambda folder: save_policy(learned, folder),
+        world=world,
     )
 
 

@@ -87,9 +87,9 @@ def episode(e: Mapping[str, Any], *, shown: bool = False) -> Markup:
         good="right" if e["outcome"] == "right" else "other",
         outcome=e["outcome"].replace("_", " "),
         turns=[
-            (_role(m["role"]), next(speakers, "assistant").removeprefix(": "), _parts(m), [])
+            (_role(m["role"]), next(speakers, "assistant").removeprefix(": "), _parts(m), pictures(m))
             if m["role"] == "assistant"
-            else (_role(m["role"]), m["role"], _parts(m), _pictures(m))
+            else (_role(m["role"]), m["role"], _parts(m), pictures(m))
             for m in e["messages"]
         ],
         forks={at: turn for at, turn in e.get("forks") or ()},
@@ -102,14 +102,15 @@ def _role(role: str) -> str:
     return role if role in ("user", "assistant", "tool", "system") else "tool"
 
 
-def _pictures(message: Mapping[str, Any]) -> list[str]:
+def pictures(message: Mapping[str, Any]) -> list[str]:
+    """The pictures of a message of an episode, as data URLs."""
     return [url for url in message.get("pictures", ()) if _PICTURE.fullmatch(url)]
 
 
 def _asked(message: Mapping[str, Any]) -> str:
     """The text of a message. The marks of its first pictures are left out where the pictures stand before it."""
     text = message["content"]
-    return _MARKS.sub("", text) if _pictures(message) else text
+    return _MARKS.sub("", text) if pictures(message) else text
 
 
 def _parts(message: Mapping[str, Any]) -> list[tuple[str, str]]:

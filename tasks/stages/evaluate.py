@@ -21,7 +21,7 @@ import pandera.pandas as pa
 from synth.pictures import HELD
 from synth.testsets.contamination import Contamination
 from synth.types import Demonstration, Message, PreferencePair, Problem, Sampling, Scored, digest
-from synth.verify import extract_answer
+from synth.verify import drawn, extract_answer
 from tasks.core.errors import UserError, nearest
 from tasks.evaluation import decoding as by_decoders
 from tasks.evaluation import merging
@@ -753,7 +753,7 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
         "confidence": None if last is None else float(np.exp(np.sum(last, dtype=np.float64))),
         "answer": problem.answer,
         "reference": problem.answer,
-        "messages": [_said(m) for m in rollout.info["messages"]] if sample == 0 else None,
+        "messages": _conversation(rollout) if sample == 0 else None,
         "forks": [list(f) for f in rollout.info.get("forks", ())] if sample == 0 else [],
         "speakers": [f"{s.speaker}: {s.policy}" for s in rollout.segments if s.policy] if sample == 0 else [],
         "seconds": list(rollout.info.get("seconds", ())) if sample == 0 else [],
@@ -764,6 +764,15 @@ def row(rollout: Rollout, sample: int) -> dict[str, Any]:
             if any(name in s.extras for s in rollout.segments)
         },
     }
+
+
+def _conversation(rollout: Rollout) -> list[dict[str, Any]]:
+    """The messages as episodes keep them; with the last answer what it makes, where its verifier draws that."""
+    out = [_said(m) for m in rollout.info["messages"]]
+    last = next((m for m in reversed(out) if m["role"] == "assistant"), None)
+    if last and (answer := extract_answer(last["content"])) and (made := drawn(rollout.problem, answer)):
+        last["pictures"] = [pictures.data_url(one) for one in made]
+    return out
 
 
 def _said(message: Message) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from synth.knowledge.kb import Fact
 from synth.types import Demonstration, Problem, digest
 from tasks.pages import cards as written
-from tasks.pages import page, plots
+from tasks.pages import page, plots, samples
 from tasks.pages.flowchart import flowchart
 from tasks.core.labels import CURVES, METRICS, NAMES, SERIES, TRAINED, name_of
 from tasks.pages.render import Macros
@@ -75,6 +75,7 @@ def report(stage: Stage, *, episodes: int = 20, price_per_hour: float = 0.0) -> 
         *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
         ("Metrics", metrics(measures)),
         ("Reinforcement learning", panels(curves["rl"], "rl")),
+        *generated(stage, cards),
         ("Learning curves", HTML.curves([(TRAINED[s], panels(curves[s], s)) for s in ("sft", "reward", "prefer")])),
         ("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)])),
         ("Data: what was made, what was dropped and why", dropped(cards)),
@@ -107,6 +108,7 @@ def of_one_method(
         *([("Your rows", own_rows(measures))] if measures.get("rows") else []),
         *([("Results", results(measures)), ("Metrics", metrics(measures))] if measures["outcomes"] else []),
         ("Learning curves", HTML.curves([(TRAINED[s], panels(c, s)) for s, c in curves.items()])),
+        *generated(stage, cards),
         *([("Episodes", HTML.episodes([page.episode(e, shown=not i) for i, e in enumerate(drawn)]))] if drawn else []),
         ("Data: what was made, what was dropped and why", dropped(cards)),
         ("Time, memory, cost", time),
@@ -117,6 +119,14 @@ def of_one_method(
     (stage.out / "index.html").write_text(page.page(title, lead, facts, sections), encoding="utf-8")
     stage.artifact(stage.out / "index.html")
     stage.artifact(stage.out / "summary.json")
+
+
+def generated(stage: Stage, cards: Mapping[str, Any]) -> list[tuple[str, Markup]]:
+    """What a policy of `rl.control` made, a section for each step that `rl` kept; none where it writes text."""
+    if not cards.get("rl", {}).get("samples"):
+        return []
+    lines = stage.input("rl", "samples.jsonl").read_text(encoding="utf-8").splitlines()
+    return samples.sections([json.loads(line) for line in lines])
 
 
 def named_recipe(cards: Sequence[Mapping[str, Any]]) -> str:

@@ -44,6 +44,7 @@ ONLY_WITH = {
     "tasks.models.control": "control",
     "tasks.models.judge": "judge",
     "tasks.models.ratings": "ratings",
+    "tasks.models.samples": "control",
     "tasks.models.teachers": "teacher",
 }  # imported only where this knob is set: read by the plan
 # Names that a piece's NEEDS may contain here -> the knob that must be set for each; "observation": every piece of that
@@ -432,6 +433,7 @@ def _act(
 ) -> None:
     """The same step of learning for a policy that writes no tokens."""
     from tasks.models.control import start
+    from tasks.models.samples import shown
 
     begin = start(
         control,
@@ -442,6 +444,13 @@ def _act(
         max_steps=max_steps,
         knobs=given,
     )
+    samples = shown(begin.world, method["steps"])
+
+    def after(step: int, metrics: Mapping[str, float]) -> None:
+        _watch(stage, curve.rows, max_mismatch, step, metrics)
+        if samples:
+            samples.see(step, composed.experience.groups)
+
     composed = compose(
         policy=begin.policy,
         reference=begin.reference,
@@ -450,17 +459,18 @@ def _act(
         read_value=begin.read_value,
         player=begin.player,  # type: ignore[arg-type] (it stands where a Player does)
         problems=begin.problems,
-        after=lambda step, metrics: _watch(stage, curve.rows, max_mismatch, step, metrics),
+        after=after,
         **{k: v for k, v in method.items() if k not in ("gradient_checkpointing", "router_loss", "turn_budget")},
     )
     curve = Curve(stage, method["steps"], shown=("reward", "entropy"), device=method["device"], dtype="float32")
-    world, parts = method["world"], composed.parts
+    world = method["world"]
+    parts = {**composed.parts, **({"samples": samples} if samples else {})}
     drive(
         [composed.round],
         composed.roles,
         curve,
         every=checkpoint_every,
-        parts=parts if world.first else {k: v for k, v in parts.items() if k != "experience"},
+        parts=parts if world.first else {k: v for k, v in parts.items() if k not in ("experience", "samples")},
         last=False,
     )
     if not world.first:
@@ -468,10 +478,13 @@ def _act(
     curve.close()
     begin.save(stage.out / "model")
     _show(stage, composed.experience.groups)
+    if samples:
+        samples.write(stage)
     stage.card(
         {
             **_counted(begin.policy, begin.problems, method["steps"], curve),
             "env_steps": int(sum(r["tokens"] for r in curve.rows)),
+            **({"samples": len(samples.rows)} if samples else {}),
         }
     )
 

@@ -69,7 +69,7 @@ def trace(
     root = client.start_trace(
         f"{e['run']}: {e['outcome']}",
         span_type="AGENT",
-        inputs={"question": question} | shown(messages),
+        inputs={"question": question} | shown([m for m in messages if m["role"] != "assistant"]),
         tags=tags,
         attributes={
             "problem": e["problem"],
@@ -105,11 +105,12 @@ def trace(
         at += max(length, STEP)
     last = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     outputs = {"answer": e.get("said", last), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
-    client.end_trace(root.trace_id, outputs=outputs, end_time_ns=at)
+    made = shown([m for m in reversed(messages) if m["role"] == "assistant"])
+    client.end_trace(root.trace_id, outputs=outputs | made, end_time_ns=at)
 
 
 def shown(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the first message with pictures shows, as a message of a chat that MLflow draws; nothing where none does."""
+    """What the first of these messages with pictures shows, as a message of a chat that MLflow draws; nothing where none does."""
     first = next((m for m in messages if m.get("pictures")), None)
     return {} if first is None else {"messages": [told(first)]}
 

@@ -237,6 +237,23 @@ def test_a_recipe_that_changes_the_evaluation_alone_is_named(tmp_path):
     assert "l2s-merging" in (tmp_path / "reports/model_card.md").read_text(encoding="utf-8")
 
 
+def test_samples_that_rl_made_are_on_the_page(built, tmp_path):
+    assert "Samples of step" not in built[1]
+    make(tmp_path)
+    folder = tmp_path / "artifacts/rl"
+    picture = pictures.data_url(np.full((4, 4, 3), 5, np.uint8))
+    talk = [{"role": "user", "content": EVIL}, {"role": "assistant", "content": EVIL, "pictures": [picture, "x.png"]}]
+    one = {"group": "p/0", "outcome": "score 0.5", "parts": {"shape": 1.0}, "messages": talk}
+    (folder / "samples.jsonl").write_text("".join(json.dumps({**one, "step": k}) + "\n" for k in (0, 40)))
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps({**card, "samples": 2}))
+    page = run(tmp_path)
+    assert page.count(f'src="{picture}"') == 2 and "x.png" not in page and "<script" not in page
+    for step in (0, 40):
+        assert f"<h2>Samples of step {step}</h2>" in page
+    assert "score 0.5, shape 1" in page
+
+
 def test_metrics_calibration_sets_and_lineage_are_on_the_page(built):
     html = built[1]
     assert "calibration error" in html and "majority of 8" in html and "share right over confidence" in html
@@ -412,6 +429,13 @@ def test_a_turn_shows_its_pictures_and_nothing_from_elsewhere():
         {"role": "user", "content": "<image>Where?"},
     ):  # what says where a picture is, or that it is lost, stays
         assert "&lt;image&gt;" in page.episode({"messages": [one], **rest})
+
+
+def test_a_turn_shows_what_its_answer_makes():
+    made = pictures.data_url(np.full((4, 4, 3), 9, np.uint8))
+    rest = dict.fromkeys(("outcome", "env", "family", "model", "run", "answer"), "x")
+    talk = [{"role": "user", "content": "Paint."}, {"role": "assistant", "content": "a ring", "pictures": [made]}]
+    assert page.episode({"messages": talk, **rest}).count(f'src="{made}"') == 1
 
 
 def test_turns_of_several_policies_name_role_and_policy():

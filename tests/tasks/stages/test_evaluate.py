@@ -11,6 +11,9 @@ import pytest
 from sealed import seal
 
 from synth.knowledge.kb import Passage
+from synth.scenes.painter import paint
+from synth.scenes.screens import pixels
+from synth.scenes.trees import laid_out
 from synth.types import Demonstration, Message, PreferencePair, Problem, Scored, Unscorable
 from tasks.core.errors import UserError
 from tasks.evaluation.measure import OUTCOMES, by_problem, measure
@@ -23,13 +26,13 @@ from tasks.stages import evaluate as module
 from tasks.stages.evaluate import evaluate, held_out, resumable, trained_on
 from tasks.stages.problems import problems
 from tasks.stages.report import metrics as metrics_of_report
-from tasks.storage import tables
+from tasks.storage import pictures, tables
 from tasks.storage.finished import Finished
 from tests.training.rollout.test_endpoint import Server
 from training.metrics.paired import paired
 from training.metrics.pass_at_k import pass_at_k
 from training.model.model import new_model, save_model, train_tokenizer
-from training.types import Segment
+from training.types import Rollout, Segment
 
 NAMES = ["Norvia", "Zelton", "Karo", "Milbe", "Tasun", "Orrel"]
 
@@ -45,6 +48,37 @@ def make_problem(i, env="search", family="entity_tree", split="test", hops=1):
         difficulty={"hops": hops} if hops else {},
         split=split,
     )
+
+
+def drawn_turn(verifier, args, reference, *said):
+    """The last message that is kept of a conversation with a problem of this verifier."""
+    problem = Problem.make(prompt="Make it.", answer=reference, verifier=verifier, args=args, family="f", split="test")
+    talk = [*problem.prompt, *(Message(role="assistant", content=text) for text in said)]
+    made = Rollout(problem=problem, group="g", segments=(), score=Scored(value=1.0), info={"messages": talk})
+    return module.row(made, 0)["messages"][-1]
+
+
+@pytest.mark.parametrize(
+    "verifier, args, answer, drawing",
+    [
+        ("painted", {"a": "ant", "b": "cow"}, "A photo: the giant ant and the tiny cow", paint),
+        (
+            "screen_tree",
+            {"widgets": ["red button"]},
+            '{"col": [{"button": "red"}]}',
+            lambda text: pixels(laid_out(text)),
+        ),
+    ],
+)
+def test_what_an_answer_makes_is_kept_with_it(verifier, args, answer, drawing):
+    kept = drawn_turn(verifier, args, answer, f"<answer>{answer}</answer>")
+    assert kept["pictures"] == [pictures.data_url(drawing(answer))]
+    for text in (answer, "<answer></answer>", "<answer>nothing known</answer>"):
+        assert "pictures" not in drawn_turn(verifier, args, answer, text), text
+
+
+def test_a_verifier_that_draws_nothing_keeps_words_alone():
+    assert drawn_turn("exact", {}, "4", "<answer>4</answer>") == {"role": "assistant", "content": "<answer>4</answer>"}
 
 
 @pytest.fixture(scope="module")

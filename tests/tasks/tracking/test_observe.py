@@ -693,12 +693,12 @@ def test_spans_of_several_policies_name_who_spoke():
 
 def test_spans_show_the_pictures_that_the_model_saw():
     """As parts of a chat, which MLflow draws; text alone stays text."""
-    spans, last = [], SimpleNamespace(trace_id="t", span_id="s")
+    spans, ends, last = [], [], SimpleNamespace(trace_id="t", span_id="s")
     client = SimpleNamespace(
         start_trace=lambda *a, **k: spans.append(k["inputs"]) or last,
         start_span=lambda name, *a, **k: spans.append(k["inputs"]) or last,
         end_span=lambda *a, **k: spans.append(k["outputs"]),
-        end_trace=lambda *a, **k: None,
+        end_trace=lambda *a, **k: ends.append(k["outputs"]),
     )
     e = {"run": "rl", "model": "rl", "problem": "p", "outcome": "right", "score": 1.0, "answer": "a"}
     url = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
@@ -712,6 +712,12 @@ def test_spans_show_the_pictures_that_the_model_saw():
     spans.clear()
     trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, talk[1]]}, 0)
     assert spans == [{"question": "x"}, {"messages": [{"role": "user", "content": "x"}]}, "click"]
+    assert all("messages" not in out for out in ends)
+    made = {"role": "assistant", "content": "a ring", "pictures": asked["pictures"]}
+    trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, made]}, 0)
+    chat = {"role": "assistant", "content": [url, {"type": "text", "text": "a ring"}]}
+    assert spans[-3] == {"question": "x"}, "what was made is no input"
+    assert spans[-1] == chat["content"] and ends[-1]["messages"] == [chat]
 
 
 def flip(path, word):
