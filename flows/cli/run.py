@@ -467,8 +467,7 @@ def _table(root: Path) -> None:
             _aligned([[what, *heads], *cells] if heads else [])
     models = [f"artifacts/{s}/model" for s in ("rl", "prefer", "sft")]
     ways = ["reports/index.html (curves, episodes, what was dropped)"] * (root / "reports" / "index.html").exists()
-    made = "artifacts/rl/samples.html"
-    ways += [f"{made} (what the policy makes)"] * (root / made).exists()
+    ways += ["artifacts/rl/samples.html (what the policy makes)"] * (root / "artifacts/rl/samples.html").exists()
     ways.append("espalier ui (MLflow)")
     # a policy of actions has no tokenizer and writes no text
     ways += [f"espalier chat {m}" for m in models if (root / m / "tokenizer_config.json").exists()][:1]

@@ -43,8 +43,8 @@ class Samples:
             self.rows += [self._row(step, i, r) for i, r in enumerate(kept)]
 
     def _row(self, step: int, i: int, rollout: Rollout) -> dict[str, Any]:
-        made, score = self._draw(rollout), rollout.score
-        for one in made.pictures:
+        drawing, score = self._draw(rollout), rollout.score
+        for one in drawing.pictures:
             try:
                 name_of(one)
             except ValueError as e:
@@ -63,11 +63,11 @@ class Samples:
             "score": value,
             "parts": parts,
             "outcome": "unscorable" if value is None else f"score {value:.3g}",
-            "said": made.told,
+            "said": drawing.text,
             "answer": "",
             "messages": [
-                {"role": "user", "content": made.asked},
-                {"role": "assistant", "content": made.told, "pictures": [data_url(one) for one in made.pictures]},
+                {"role": "user", "content": drawing.prompt},
+                {"role": "assistant", "content": drawing.text, "pictures": [data_url(one) for one in drawing.pictures]},
             ],
         }
 

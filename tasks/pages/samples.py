@@ -27,14 +27,14 @@ def whole(rows: Sequence[Mapping[str, Any]], recipe: str, seed: int) -> Markup:
 def sections(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup]]:
     """(heading, content) of each step."""
     steps = dict.fromkeys(row["step"] for row in rows)
-    return [(f"Samples of step {k}", HTML.made(_by_prompt([r for r in rows if r["step"] == k]))) for k in steps]
+    return [(f"Samples of step {k}", HTML.samples(_by_prompt([r for r in rows if r["step"] == k]))) for k in steps]
 
 
 def _by_prompt(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[list[str], str, str]]]]:
     """(what was asked, [(pictures, score and parts, the sample in words)]) of the rows of a step."""
     out: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
     for row in rows:
-        asked, made = row["messages"]
+        prompt, answer = row["messages"]
         paid = ", ".join([row["outcome"], *(f"{k} {v:.3g}" for k, v in row["parts"].items())])
-        out.setdefault((row["group"], asked["content"]), []).append((page.pictures(made), paid, made["content"]))
-    return [(asked, samples) for (_, asked), samples in out.items()]
+        out.setdefault((row["group"], prompt["content"]), []).append((page.pictures(answer), paid, answer["content"]))
+    return [(prompt, samples) for (_, prompt), samples in out.items()]

@@ -770,8 +770,8 @@ def _conversation(rollout: Rollout) -> list[dict[str, Any]]:
     """The messages as episodes keep them; with the last answer what it makes, where its verifier draws that."""
     out = [_said(m) for m in rollout.info["messages"]]
     last = next((m for m in reversed(out) if m["role"] == "assistant"), None)
-    if last and (answer := extract_answer(last["content"])) and (made := drawn(rollout.problem, answer)):
-        last["pictures"] = [pictures.data_url(one) for one in made]
+    if last and (answer := extract_answer(last["content"])) and (drawings := drawn(rollout.problem, answer)):
+        last["pictures"] = [pictures.data_url(one) for one in drawings]
     return out
 
 

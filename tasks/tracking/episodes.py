@@ -105,8 +105,8 @@ def trace(
         at += max(length, STEP)
     last = messages[-1]["content"] if messages and messages[-1]["role"] == "assistant" else ""
     outputs = {"answer": e.get("said", last), "reference": e["answer"], "outcome": e["outcome"], "score": e["score"]}
-    made = shown([m for m in reversed(messages) if m["role"] == "assistant"])
-    client.end_trace(root.trace_id, outputs=outputs | made, end_time_ns=at)
+    answer = shown([m for m in reversed(messages) if m["role"] == "assistant"])
+    client.end_trace(root.trace_id, outputs=outputs | answer, end_time_ns=at)
 
 
 def shown(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

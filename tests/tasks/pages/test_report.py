@@ -432,10 +432,10 @@ def test_a_turn_shows_its_pictures_and_nothing_from_elsewhere():
 
 
 def test_a_turn_shows_what_its_answer_makes():
-    made = pictures.data_url(np.full((4, 4, 3), 9, np.uint8))
+    picture = pictures.data_url(np.full((4, 4, 3), 9, np.uint8))
     rest = dict.fromkeys(("outcome", "env", "family", "model", "run", "answer"), "x")
-    talk = [{"role": "user", "content": "Paint."}, {"role": "assistant", "content": "a ring", "pictures": [made]}]
-    assert page.episode({"messages": talk, **rest}).count(f'src="{made}"') == 1
+    talk = [{"role": "user", "content": "Paint."}, {"role": "assistant", "content": "a ring", "pictures": [picture]}]
+    assert page.episode({"messages": talk, **rest}).count(f'src="{picture}"') == 1
 
 
 def test_turns_of_several_policies_name_role_and_policy():

@@ -50,12 +50,12 @@ def make_problem(i, env="search", family="entity_tree", split="test", hops=1):
     )
 
 
-def drawn_turn(verifier, args, reference, *said):
+def drawn_turn(verifier, args, reference, *turns):
     """The last message that is kept of a conversation with a problem of this verifier."""
     problem = Problem.make(prompt="Make it.", answer=reference, verifier=verifier, args=args, family="f", split="test")
-    talk = [*problem.prompt, *(Message(role="assistant", content=text) for text in said)]
-    made = Rollout(problem=problem, group="g", segments=(), score=Scored(value=1.0), info={"messages": talk})
-    return module.row(made, 0)["messages"][-1]
+    talk = [*problem.prompt, *(Message(role="assistant", content=text) for text in turns)]
+    rollout = Rollout(problem=problem, group="g", segments=(), score=Scored(value=1.0), info={"messages": talk})
+    return module.row(rollout, 0)["messages"][-1]
 
 
 @pytest.mark.parametrize(

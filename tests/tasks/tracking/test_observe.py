@@ -713,8 +713,8 @@ def test_spans_show_the_pictures_that_the_model_saw():
     trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, talk[1]]}, 0)
     assert spans == [{"question": "x"}, {"messages": [{"role": "user", "content": "x"}]}, "click"]
     assert all("messages" not in out for out in ends)
-    made = {"role": "assistant", "content": "a ring", "pictures": asked["pictures"]}
-    trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, made]}, 0)
+    ring = {"role": "assistant", "content": "a ring", "pictures": request["pictures"]}
+    trace(client, "1", "run", {**e, "messages": [{"role": "user", "content": "x"}, ring]}, 0)
     chat = {"role": "assistant", "content": [url, {"type": "text", "text": "a ring"}]}
     assert spans[-3] == {"question": "x"}, "what was made is no input"
     assert spans[-1] == chat["content"] and ends[-1]["messages"] == [chat]

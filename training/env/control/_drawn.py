@@ -30,24 +30,24 @@ BOND = 18  # pixels of a bond, or fewer where the molecule would not fit
 
 
 @dataclass(frozen=True)
-class Made:
-    """asked: the condition in words. told: the sample in words. pictures: of the sample, each uint8 [H, W, 3]."""
+class Drawing:
+    """prompt: the condition in words. text: the sample in words. pictures: of the sample, each uint8 [H, W, 3]."""
 
-    asked: str
-    told: str
+    prompt: str
+    text: str
     pictures: list[np.ndarray]
 
 
-def drawer(world: Any) -> Callable[[Rollout], Made] | None:
+def drawer(world: Any) -> Callable[[Rollout], Drawing] | None:
     """How to draw what a rollout of this world made; None for a world that makes nothing to look at."""
     if isinstance(world, molecules.Molecules):
         return lambda rollout: _molecule(world, rollout)
     own: Any = getattr(world, "pictures", None) or PICTURES.get(type(world))
     if own is None or not hasattr(world, "told"):
         return None
-    return lambda rollout: Made(
-        asked=world.prompt(rollout.problem.args["seed"])[0],
-        told=world.told(rollout.info["sample"]),
+    return lambda rollout: Drawing(
+        prompt=world.prompt(rollout.problem.args["seed"])[0],
+        text=world.told(rollout.info["sample"]),
         pictures=own(rollout.info["sample"]),
     )
 
@@ -73,22 +73,22 @@ def plane(sample: np.ndarray) -> np.ndarray:
     return out
 
 
-def molecule(made: molecules.Molecule) -> np.ndarray:
+def molecule(graph: molecules.Molecule) -> np.ndarray:
     """uint8 [96, 96, 3]: a disc for each atom (C grey, N blue, O red, F green), a line for each bond, two for a double one."""
     out = np.full((SIDE, SIDE, 3), 255, dtype=np.uint8)
-    if not made.atoms:
+    if not graph.atoms:
         return out
-    x = _laid_out(len(made.atoms), [(a, b) for a, b, _ in made.bonds])
+    x = _laid_out(len(graph.atoms), [(a, b) for a, b, _ in graph.bonds])
     x -= (x.min(0) + x.max(0)) / 2
     bond = min(BOND, (SIDE - 2 * EDGE) / max(float(np.ptp(x, axis=0).max()), 1e-9))
     x = x * bond + (SIDE - 1) / 2
-    for a, b, order in made.bonds:
+    for a, b, order in graph.bonds:
         along = x[b] - x[a]
         across = np.array([-along[1], along[0]]) / max(float(np.linalg.norm(along)), 1e-9)
         for side in (0.0,) if order == 1 else (-2.0, 2.0):
             for share in np.linspace(0, 1, 2 * BOND):
                 _disc(out, x[a] + share * along + side * across, 0.8, (120, 120, 120))
-    for element, at in zip(made.atoms, x, strict=True):
+    for element, at in zip(graph.atoms, x, strict=True):
         _disc(out, at, min(5, bond / 3), ATOMS[element])
     return out
 
@@ -100,12 +100,12 @@ PICTURES: dict[type, Callable[[np.ndarray], list[np.ndarray]]] = {
 }
 
 
-def _molecule(world: molecules.Molecules, rollout: Rollout) -> Made:
+def _molecule(world: molecules.Molecules, rollout: Rollout) -> Drawing:
     symbols = [int(s.ids[0]) for s in rollout.segments[1:]]
     protein = molecules.protein_of(world.start(rollout.problem.args["seed"])[0].protein)
-    return Made(
-        asked=f"a molecule for the protein {', '.join(LETTERS[k] for k in protein)}",
-        told="".join(molecules.SYMBOLS[k] for k in symbols),
+    return Drawing(
+        prompt=f"a molecule for the protein {', '.join(LETTERS[k] for k in protein)}",
+        text="".join(molecules.SYMBOLS[k] for k in symbols),
         pictures=[molecule(molecules.made(symbols))],
     )
 
