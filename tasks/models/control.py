@@ -14,6 +14,8 @@ from torch import nn
 from synth.types import Problem, Sampling, seed_for
 from tasks.core.errors import UserError
 from tasks.models.flow import NETWORKS, brought
+from tasks.planning import code
+from tasks.planning.pieces import locate
 from training.env.control import World
 from training.learner.learner import Read
 from training.model.control import ControlPolicy, ControlValue, action_stats, control_values, save_policy
@@ -83,6 +85,15 @@ def start(
         world: World = make()
     except ValueError as e:
         raise UserError(f"rl: {e}") from e
+    except ImportError as e:
+        raise UserError(f"rl.control: {_name(make)} needs what is not here ({e}): install it, or fix the name") from e
+    except TypeError as e:
+        if (name := _no_texts(make)) is None:
+            raise
+        raise UserError(
+            f'rl.control.{name} is {make.keywords[name]!r}, and {_name(make)} reads texts there: write each in quotes, as "[C]" '
+            "(without them YAML reads a list, a number, true or nothing)"
+        ) from e
     shape = world.shape
     learned, player = actor(
         world, seed=seed, sampling=Sampling(temperature=temperature), max_steps=max_steps, device=device
@@ -97,12 +108,28 @@ def start(
             device
         ),
         player=player,
-        problems=seeds(512, seed=seed, family=getattr(make, "piece", "control").rpartition("/")[2]),
+        problems=seeds(512, seed=seed, family=_name(make)),
         read=action_stats,
         read_value=control_values,
         save=lambda folder: save_policy(learned, folder),
         world=world,
     )
+
+
+def _name(make: Any) -> str:
+    """The name of a bound piece of `control`."""
+    return getattr(make, "piece", "control").rpartition("/")[2]
+
+
+def _no_texts(make: Any) -> str | None:
+    """The knob of a world whose list has entries that are no texts, of those of which its file does not say what entries are: a bare
+    `list`, empty by default (of others the plan says it)."""
+    known = code.knobs(locate("control", _name(make))) if hasattr(make, "piece") else {}
+    for name, knob in known.items():
+        value = make.keywords.get(name)
+        if isinstance(value, list | tuple) and knob.default == [] and not all(isinstance(v, str) for v in value):
+            return name
+    return None
 
 
 def actor(

@@ -14,7 +14,7 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +386,20 @@ def mismatch(annotation: ast.expr | None, value: Any, path: Path) -> str:
     if wanted is None or any(_fits(w, value, path) for w in wanted):
         return ""
     return " or ".join(ast.unparse(w) for w in wanted)
+
+
+def odd_entry(knob: Knob, value: Any) -> str:
+    """ "" if the entries of a list are texts (numbers) where those of the knob's default are, else what is wrong. Where the annotation is a
+    number or a list, entries are numbers; where the default is empty or of several kinds, nothing is said of entries."""
+    wanted = alternatives(knob.annotation, knob.home) or []
+    known = knob.default if isinstance(knob.default, list | tuple) else []
+    numbers = any(isinstance(w, ast.Name) and w.id in ("int", "float") for w in wanted)
+    for kind, name in ("float", "a number"), ("str", "a text, in quotes where YAML would read something else"):
+        fits = partial(_fits, ast.Name(kind), path=knob.home)
+        if kind == "float" and numbers or known and all(fits(v) for v in known):
+            entries = value if isinstance(value, list) else []
+            return next((f"[{i}] must be {name}, not {v!r}" for i, v in enumerate(entries) if not fits(v)), "")
+    return ""
 
 
 def counts(annotation: ast.expr | None) -> bool:

@@ -445,6 +445,8 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
     wrong = src.mismatch(knob.annotation, value, knob.home)
     if wrong:
         raise UserError(f"{where} must be {wrong}, not {value!r}" + (f" ({knob.about})" if knob.about else ""))
+    if wrong := src.odd_entry(knob, value):
+        raise UserError(f"{where}{wrong}")
     if knob.place and isinstance(value, int) and value < 1:
         raise UserError(f"{where} must be 1 or more, not {value} ({knob.about})")
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,6 +1,7 @@
 """A policy that writes no tokens: its statistics against numbers by hand, and that everything above them is what it is for text."""
 
 import math
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from synth.types import Sampling
 from tasks.core.errors import UserError
@@ -216,6 +218,53 @@ def test_knobs_of_text_are_refused():
         start(Corridor, **how, knobs=knobs(group_transforms=[heat]))
     with pytest.raises(UserError, match="no environment here"):
         start(bind("control", {"piece": "gymnasium", "id": "NoSuch-v1"}), **how, knobs=knobs())
+
+
+HOW = {"seed": 1, "needs": frozenset(), "temperature": 1.0, "device": "cpu", "max_steps": 5}
+
+
+@pytest.mark.parametrize("entries", ["[[C]]", "['[C]', [C]]", "[1]", "[true]", "[null]"])
+def test_a_text_that_yaml_reads_as_something_else_is_refused_with_the_quotes(entries):
+    knobs_of_rl = plans("paccmann-rl-covid", {"rl": {"control": {"molecules": yaml.safe_load(entries)}}}, 2)["rl"]
+    make = bind("control", knobs_of_rl.params["control"])
+    with pytest.raises(UserError, match=r'rl\.control\.molecules is .* write each in quotes, as "\[C\]"'):
+        start(make, **HOW, knobs=knobs())
+
+
+def test_a_fault_of_a_world_is_no_mistake_of_the_user():
+    def broken():
+        raise TypeError("ours")
+
+    with pytest.raises(TypeError, match="ours"):
+        start(broken, **HOW, knobs=knobs())
+    bound = bind("control", {"piece": "molecules", "molecules": ["[C]"], "latent": "wide"})
+    with pytest.raises(TypeError):
+        start(bound, **HOW, knobs=knobs())
+
+
+def test_a_module_that_is_not_there_is_one_sentence():
+    with pytest.raises(UserError, match="gymnasium needs what is not here .*no_such_module"):
+        start(bind("control", {"piece": "gymnasium", "module": "no_such_module"}), **HOW, knobs=knobs())
+
+
+@pytest.mark.parametrize(
+    "recipe, changes, says",
+    [
+        ("flow-grpo", {"noise": [["0.7"], 0.3]}, "control.noise[0] must be a number, not ['0.7']"),
+        ("flow-grpo", {"noise": [0.7, None]}, "control.noise[1] must be a number, not None"),
+        ("seedance-rlhf", {"liked": [0, "2"]}, "control.liked[1] must be a number, not '2'"),
+        ("seedance-rlhf", {"weights": [True]}, "control.weights[0] must be a number, not True"),
+    ],
+)
+def test_entries_of_a_list_are_of_the_kind_that_is_declared(recipe, changes, says):
+    with pytest.raises(UserError, match=re.escape(says)):
+        plans(recipe, {"rl": {"control": changes}}, 2)
+
+
+def test_an_entry_that_yaml_did_not_read_as_a_text_is_refused():
+    parts = {"rewards": [{"piece": "weighted_parts", "parts": ["value", True]}]}
+    with pytest.raises(UserError, match=r"parts\[1\] must be a text, in quotes where YAML would .*, not True"):
+        plans("grpo", {"rl": parts}, 2)
 
 
 def rl(tmp_path, recipe, seed=1, **changes):
