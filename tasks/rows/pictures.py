@@ -35,7 +35,7 @@ def decoded(given: Any, folder: Path | None) -> np.ndarray:
     """
     if find_spec("PIL") is None:
         raise UserError("rows with images need Pillow: pip install 'espalier[vision]'")
-    from PIL import Image, ImageOps
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
     what, source = _source(given, folder)
     try:
@@ -54,8 +54,11 @@ def decoded(given: Any, folder: Path | None) -> np.ndarray:
             pixels = np.array(upright.convert("RGB"))
     except Refused:
         raise
+    except UnidentifiedImageError:  # it would name the place of the file on this machine, or of the bytes in memory
+        raise Refused(f"bad_picture: {what} cannot be decoded (it is no picture that Pillow knows)") from None
     except (*UNREADABLE, Image.DecompressionBombError) as e:
-        raise Refused(f"bad_picture: {what} cannot be decoded ({str(e).strip() or type(e).__name__})") from None
+        why = str(e).replace(repr(str(source)), repr(what)).replace(str(source), what).strip()
+        raise Refused(f"bad_picture: {what} cannot be decoded ({why or type(e).__name__})") from None
     if not pixels.any():
         raise Refused(f"blank_picture: every pixel of {what} is 0, which processors take for padding")
     return pixels
@@ -75,7 +78,7 @@ def _source(given: Any, folder: Path | None) -> tuple[str, Any]:
         raise Refused(f"missing_picture: {given}: paths need a file of rows on this machine")
     path = Path(os.path.normpath(folder / given))
     if not path.is_relative_to(os.path.normpath(folder)):
-        raise Refused(f"picture_elsewhere: {given} is outside the folder of the rows, {folder.name}: copy it there")
+        raise Refused(f"picture_elsewhere: {given} is outside the folder of the rows: copy it there")
     if not path.is_file():
         raise Refused(f"missing_picture: there is no file {given} beside the rows")
     if not path.stat().st_size:

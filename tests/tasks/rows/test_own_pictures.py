@@ -118,6 +118,42 @@ def test_a_bad_picture_is_quarantined_with_its_reason(tmp_path):
     assert all(name.removeprefix("../") in q.evidence for name, q in zip(BAD, quarantined, strict=False))
 
 
+def test_a_reason_says_the_name_of_the_row_wherever_the_rows_are(tmp_path):
+    """An mp4, a file that is cut, one that nobody may open, and bytes, of which Pillow would name the address."""
+
+    def reasons(folder):
+        folder.mkdir()
+        for name, (content, _) in BAD.items():
+            if content is not None:
+                (folder / name).write_bytes(content)
+        (folder / "clip.mp4").write_bytes(b"\0\0\0\x18ftypmp42" + bytes(64))
+        (folder / "cut.tiff").write_bytes(b"II*\0" + bytes(2))
+        sentences = []
+        for given in (*BAD, "clip.mp4", "cut.tiff", {"bytes": b"no picture", "path": "a.png"}, {"bytes": b"none"}):
+            with pytest.raises(Refused) as refused:
+                decoded(given, folder)
+            sentences.append(str(refused.value))
+        return sentences
+
+    first, second = reasons(tmp_path / "one"), reasons(tmp_path / "another")
+    assert first == second
+    assert not any(str(tmp_path) in reason or " at 0x" in reason for reason in first)
+    assert "bad_picture: clip.mp4 cannot be decoded (it is no picture that Pillow knows)" in first
+
+
+def test_a_file_that_may_not_be_read_is_named_as_in_the_row(tmp_path, monkeypatch):
+    (tmp_path / "0.png").write_bytes(png(scene(1)))
+
+    def refuse(path, *args, **more):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Image, "open", refuse)
+    with pytest.raises(
+        Refused, match=r"^bad_picture: 0\.png cannot be decoded \(\[Errno 13\] Permission denied: '0\.png'\)$"
+    ):
+        decoded("0.png", tmp_path)
+
+
 def test_a_description_that_nobody_can_draw_is_quarantined(tmp_path):
     """A clip without frames among them: else the stage rl would end at it, after all that comes before."""
     drawn = {
