@@ -100,13 +100,15 @@ class Pages:
         return out
 
     def _started(self) -> Browser:
+        pillow = "" if find_spec("PIL") else "pip install 'espalier[vision]'"
         if not self.path:
             raise UserError(
-                f"a screen is to be drawn by a browser, and neither a browser nor its picture in {self.folder} is here: {INSTALL}, or "
-                "write `drawn: numpy`"
+                f"a screen is to be drawn by a browser, and neither a browser nor its picture in {self.folder} is here: {INSTALL}"
+                + (f" and Pillow (`{pillow}`)" if pillow else "")
+                + ", or write `drawn: numpy`"
             )
-        if find_spec("PIL") is None:
-            raise UserError("the pictures of a browser are read by Pillow: pip install 'espalier[vision]'")
+        if pillow:
+            raise UserError(f"the pictures of a browser are read by Pillow: {pillow}")
         browser = Browser(self.path)
         looks = [Screen(8, (Widget("red", kind, 0, 0, state),)) for kind, states in STATES.items() for state in states]
         alike = {name_of(x) for x in sheet(browser, looks, 1)}

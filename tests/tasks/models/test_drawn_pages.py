@@ -259,6 +259,13 @@ def test_without_a_browser_and_without_a_cache_it_says_what_to_install(tmp_path)
         drawn_pages.Pages(tmp_path / "none", path="").draw([read(SCREEN)])
 
 
+def test_without_browser_and_pillow_one_sentence_says_both(tmp_path, monkeypatch):
+    monkeypatch.setattr(drawn_pages, "find_spec", lambda name: None)
+    both = r"install Chromium .*fonts-dejavu-core.* and Pillow \(`pip install 'espalier\[vision\]'`\), or write `drawn: numpy`"
+    with pytest.raises(UserError, match=both):
+        drawn_pages.Pages(tmp_path / "none", path="").draw([read(SCREEN)])
+
+
 def test_without_pillow_it_says_what_to_install_and_starts_no_browser(tmp_path, monkeypatch):
     monkeypatch.setattr(drawn_pages, "find_spec", lambda name: None)
     monkeypatch.setattr(drawn_pages, "Browser", None)
