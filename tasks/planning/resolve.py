@@ -454,6 +454,8 @@ def _typed(knob: src.Knob, value: Any, where: str) -> Any:
             raise UserError(f"{where} must be 0 or more, not {value}" + (f" ({knob.about})" if knob.about else ""))
         if isinstance(knob.default, float) and src.mismatch(knob.annotation, 0.5, knob.home) == "":
             return float(value)
+        if abs(value) >= 2**63:
+            raise UserError(f"{where} must be between -2^63 and 2^63, not {value}")
     return value
 
 

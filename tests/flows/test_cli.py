@@ -149,6 +149,14 @@ def test_a_recipe_beyond_text_says_how_small_it_is(project, capsys):
         (["run", "--set", "seed=x"], ["error: --set seed must be a int"]),
         (["run", "--set", "rl.steps=-3"], ["error: --set rl.steps must be 0 or more, not -3 (number of steps"]),
         (["run", "--set", "rl.advantage.k=0.3"], ["no piece in use reads it", "quantile would"]),
+        (
+            ["run", "--set", f"rl.steps={10**30}"],
+            [f"error: --set rl.steps must be between -2^63 and 2^63, not {10**30}"],
+        ),
+        (
+            ["run", "--set", f"rl.control={{piece: key_door, size: {10**30}}}"],
+            ["rl.control.size must be between -2^63 and 2^63"],
+        ),
         (["run", "--set", "rl.steps"], ["write STAGE.KNOB=VALUE"]),
         (["run", "--set", "rl.samples_per_prompt=1"], ["compares at least 2 samples"]),
         (
