@@ -87,7 +87,25 @@ def plans(
         out["_run"]["place"] = placed
     if to_run:
         _check_layers(out)
+        _check_measured(out, root)
     return out
+
+
+def _check_measured(plans: Mapping[str, Mapping[str, Any]], root: Path) -> None:
+    """Raises UserError if the project's `evaluate` would read the model of a policy that writes no text, after all that
+    comes before it has run."""
+    path = root / "dvc.yaml"
+    if not path.exists() or not {"rl", "evaluate"} <= plans.keys() or plans["rl"]["params"]["control"] is None:
+        return
+    stages = read_yaml(path).get("stages")
+    measured = stages.get("evaluate") if isinstance(stages, dict) else None
+    deps = measured.get("deps") if isinstance(measured, dict) else None
+    if "artifacts/rl" in (deps or ()) and "rl" in plans["evaluate"]["params"]["models"]:
+        raise UserError(
+            f"rl.control is {plans['rl']['params']['control']['piece']}, whose policy writes no text, and the stage evaluate of {path} would "
+            "measure it as a language model: `espalier init --control DIR` makes a project of the stages that such a policy needs "
+            "(docs/control.md)"
+        )
 
 
 def _check_layers(plans: Mapping[str, Mapping[str, Any]]) -> None:

@@ -102,6 +102,42 @@ def test_init_refuses_what_would_overwrite(project, tmp_path, capsys):
     assert "inside the source tree" in said(capsys, "init", str(CODE / "sub"), code=2)
 
 
+def test_a_control_project_has_the_stages_of_the_checkout_that_a_policy_of_actions_needs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    said(capsys, "init", "--control", "poles")
+    poles = tmp_path / "poles"
+    names = {p.relative_to(poles).as_posix() for p in poles.rglob("*") if p.is_file() and ".git/" not in str(p)}
+    assert {"dvc.yaml", "params.yaml", "prefect.yaml", ".gitignore", "pieces/README.md"} <= names
+    assert not any(n.startswith(("data/", "control/")) for n in names)
+    whole, ours = read_yaml(CODE / "flows/template/graph.yaml"), read_yaml(poles / "dvc.yaml")
+    assert ours["stages"].keys() == {"plan", "rl"} and ours["stages"]["plan"] == whole["stages"]["plan"]
+    assert ours["stages"]["rl"]["cmd"] == whole["stages"]["rl"]["cmd"]
+    assert ours["stages"]["rl"]["deps"] == ["artifacts/plan/rl.json"]
+    assert all(p in whole["plots"] for p in ours["plots"])
+    assert not read_yaml(poles / "prefect.yaml")["deployments"][0]["parameters"][
+        "promote"
+    ]  # `evaluate` measures nothing
+    monkeypatch.chdir(poles)
+    assert plan.plans(poles)["rl"]["params"]["control"]["piece"] == "gymnasium"
+    assert "  rl  (has not run yet)" in said(capsys, "run", "--dry-run", "--recipe", "lare")
+
+
+@pytest.mark.parametrize("recipe", ["control-ppo", "lare", "dynamic-treerpo", "paccmann-rl-covid"])
+def test_evaluate_of_a_policy_of_actions_is_refused_before_anything_runs(project, capsys, recipe):
+    refused = said(capsys, "run", "--dry-run", "--recipe", recipe, code=2)
+    assert "policy writes no text" in refused and "`espalier init --control DIR`" in refused
+    assert refused.count("\n") == 1 and not (project / "artifacts").exists()
+    said(capsys, "show", recipe)
+    said(capsys, "run", "--dry-run", "--recipe", recipe, "--set", "evaluate.models=[base, sft]")
+
+
+def test_rl_of_actions_that_evaluate_does_not_read_is_planned(project, capsys):
+    graph = (project / "dvc.yaml").read_text(encoding="utf-8")
+    assert graph.count("    - artifacts/rl\n") == 1
+    (project / "dvc.yaml").write_text(graph.replace("    - artifacts/rl\n", ""), encoding="utf-8")
+    said(capsys, "run", "--dry-run", "--recipe", "lare")
+
+
 def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
     ours, theirs = (read_yaml(p) for p in (CODE / "dvc.yaml", CODE / "flows/template/graph.yaml"))
     assert theirs["stages"].pop("plan") == {k: v for k, v in ours["stages"].pop("plan").items() if k != "deps"} | {
