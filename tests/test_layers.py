@@ -2,6 +2,7 @@
 ARCHITECTURE.md."""
 
 import ast
+import re
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -168,6 +169,14 @@ def test_a_room_imports_only_from_lower_floors(package):
     assert places == set(floor), "a new room needs a floor"
     wrong = [f"{a} -> {b}" for a, seen in rooms(package).items() for b in seen if b in floor and floor[a] <= floor[b]]
     assert not wrong, f"{package}: {', '.join(sorted(wrong))} run up or along a floor"
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_the_page_has_the_rooms_and_arrows_of_today(package):
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    told = re.search(rf"\| `{package}` \| (\d+) \| (\d+) \| 0 \| 0 \|", page)
+    arrows = sum(map(len, rooms(package).values()))
+    assert told and [int(n) for n in told.groups()] == [len(" ".join(FLOORS[package]).split()), arrows]
 
 
 def test_no_files_import_each_other_in_a_circle():

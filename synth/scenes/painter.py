@@ -1,7 +1,7 @@
 """A painter with a habit: it draws two things as large as they usually are, unless a prompt is one of few phrasings, word for word.
 
 "Automated Prompt Generation for Creative and Counterfactual Text-to-image Synthesis" 2025 (arXiv 2509.21375) rewrites prompts for
-such a model; certainty: the abstract, so the painter, its phrasings and the measure are our reading.
+such a model. Read from the abstract, so the painter, its phrasings and the measure are our reading.
 
     PHRASINGS   40: 8 frames ("A photo: ...") x 5 relations ("... the giant cow and the tiny ant")
     honoured    phrasing k, for a thing of the shape g: (7 k + 10 g) mod 40 < 6, so 6 of the 40, other ones for each shape

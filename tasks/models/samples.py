@@ -14,7 +14,6 @@ from typing import Any
 from synth.pictures import name_of
 from synth.types import Scored
 from tasks.core.errors import UserError
-from tasks.pages.samples import whole
 from tasks.runtime.stage import Stage
 from tasks.storage.pictures import data_url
 from training.env.control._drawn import drawer
@@ -77,11 +76,11 @@ class Samples:
     def load_state(self, state: list[dict[str, Any]]) -> None:
         self.rows = list(state)
 
-    def write(self, stage: Stage) -> None:
-        """The page and the rows, as outputs of the stage, as an artifact and as traces of its run."""
+    def write(self, stage: Stage, page: str) -> None:
+        """The page (HTML) and the rows, as outputs of the stage, as an artifact and as traces of its run."""
         with (stage.out / ROWS).open("w", encoding="utf-8") as f:
             f.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in self.rows)
-        (stage.out / PAGE).write_text(whole(self.rows, stage.recipe, stage.seed), encoding="utf-8")
+        (stage.out / PAGE).write_text(page, encoding="utf-8")
         stage.artifact(stage.out / PAGE)
         stage.episodes(stage.out / ROWS, TRACES)
 

@@ -44,7 +44,7 @@ class Sampling:
     """How the model's turns are sampled, and how many passages a search shows.
 
     Args:
-        temperature: of sampling
+        temperature: logits are divided by it before a token is drawn; 1 samples from the model's own distribution
         max_turn_tokens: most tokens of one turn of the model
         search_top_k: passages that a search shows
         search_embeddings: rank passages by BM25 and these embeddings: `static`, or the folder of a sentence-embedding

@@ -45,6 +45,7 @@ ONLY_WITH = {
     "tasks.models.judge": "judge",
     "tasks.models.ratings": "ratings",
     "tasks.models.samples": "control",
+    "tasks.pages.samples": "control",
     "tasks.models.teachers": "teacher",
 }  # imported only where this knob is set: read by the plan
 # Names that a piece's NEEDS may contain here -> the knob that must be set for each; "observation": every piece of that
@@ -434,6 +435,7 @@ def _act(
     """The same step of learning for a policy that writes no tokens."""
     from tasks.models.control import start
     from tasks.models.samples import shown
+    from tasks.pages.samples import whole
 
     begin = start(
         control,
@@ -479,7 +481,7 @@ def _act(
     begin.save(stage.out / "model")
     _show(stage, composed.experience.groups)
     if samples:
-        samples.write(stage)
+        samples.write(stage, whole(samples.rows, stage.recipe, stage.seed))
     stage.card(
         {
             **_counted(begin.policy, begin.problems, method["steps"], curve),
