@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import socket
@@ -144,6 +145,36 @@ def test_the_graph_of_a_project_is_the_graph_of_the_checkout():
         "always_changed": True
     }
     assert ours == theirs
+
+
+def commands(graph):
+    """Stage -> the command of a graph. `-P` keeps the project's folder from the import path."""
+    found = {name: stage["cmd"] for name, stage in read_yaml(graph)["stages"].items()}
+    assert found == {name: f"python -P -m flows.{name}" for name in found} and "plan" in found
+    return found
+
+
+def test_no_folder_of_a_project_can_take_the_place_of_ours(project, tmp_path, monkeypatch, capsys):
+    """Every stage of the checkout, of the templates and of a new project is started with `-P`: without it a user's own
+    folder `tasks` would be imported in the place of ours."""
+    templates = sorted((CODE / "flows/template").rglob("graph.yaml")) + sorted(
+        (CODE / "flows/template").rglob("dvc.yaml")
+    )
+    assert len(templates) == 2
+    whole, *smaller = (commands(p) for p in (CODE / "dvc.yaml", *templates, project / "dvc.yaml"))
+    assert len(whole) == 13 and whole in smaller and all(one.items() <= whole.items() for one in smaller)
+    monkeypatch.chdir(tmp_path)
+    said(capsys, "init", "--control", "poles")
+    assert commands(tmp_path / "poles/dvc.yaml").keys() == {"plan", "rl"}
+    for package in ("tasks", "flows", "training", "synth"):
+        (project / package).mkdir()
+        (project / package / "__init__.py").write_text("raise SystemExit('a folder of the project')\n")
+    command = [sys.executable, *whole["plan"].split()[1:]]
+    done = subprocess.run(
+        command, cwd=project, env={**os.environ, "PYTHONPATH": str(CODE)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (project / "artifacts/plan/rl.json").exists()
 
 
 def test_every_artifact_that_dvc_names_is_written_by_a_stage():

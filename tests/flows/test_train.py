@@ -68,6 +68,7 @@ def test_the_project_that_it_writes(folder, file, words, method, stages):
     root = folder / f"{file}-{method}"
     graph, params = read_yaml(root / "dvc.yaml"), read_yaml(root / "params.yaml")
     assert set(graph["stages"]) == {"plan", *stages, "evaluate", "report"}
+    assert all(s["cmd"] == f"python -P -m flows.{name}" for name, s in graph["stages"].items())
     outs = {o for s in graph["stages"].values() for o in s["outs"]}
     reads = [d for s in graph["stages"].values() for d in s.get("deps", []) if d.startswith("artifacts/")]
     assert all(d in outs or any(d.startswith(f"{o}/") for o in outs) for d in reads)
