@@ -46,7 +46,8 @@ def add(commands: Any) -> None:
     p.add_argument(
         "--out",
         metavar="DIR",
-        help="folder of ledger and plot (default: .espalier/selfplay/RECIPE); a run in it is resumed",
+        help="folder of ledger and plot (default: .espalier/selfplay/RECIPE); a run in it is resumed. With --learn: of the "
+        "two models and their problems (default: artifacts/selfplay); those in it are replaced",
     )
     p.set_defaults(run=selfplay)
 
@@ -106,7 +107,8 @@ def _learn(args: argparse.Namespace, root: Path, params: dict[str, Any], seed: i
 
     if not args.model:
         raise UserError("--learn needs a model to start from: --model artifacts/sft/model, or a Hub id")
-    folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn, lora=args.lora)
+    out = Path(args.out) if args.out else None
+    folder = learn(root, params, model=args.model, seed=seed, rounds=args.learn, lora=args.lora, out=out)
     card = commit.read_json(folder, "card.json")
     for line in card["told"]:
         print(f"{line.pop('round'):<12}{'  '.join(f'{k} {v:.3f}' for k, v in line.items())}")

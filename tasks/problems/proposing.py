@@ -29,6 +29,7 @@ from tasks.runtime.train_loop import Curve, drive, make_repeatable
 from tasks.problems.selfplay import registry
 from tasks.problems.trained import context
 from tasks.storage import tables
+from tasks.storage.commit import read_object
 from training.env.propose import propose
 from training.env.single import single
 from training.learner.learner import Learner, Optim, nll
@@ -60,14 +61,20 @@ def learn(
     max_turn_tokens: int = 64,
     checkpoint_every: int = 10,
     lora: int = 0,
+    out: Path | None = None,
 ) -> Path:
-    """Trains solver and proposer, which start from `model` (a folder in Hugging Face layout), and writes
-    artifacts/selfplay: solver/, proposer/, problems.parquet (the pool), curve.csv, card.json. Returns that folder.
+    """Trains solver and proposer, which start from `model` (a folder in Hugging Face layout), and writes the folder
+    `out` (None: artifacts/selfplay): solver/, proposer/, problems.parquet (the pool), curve.csv, card.json. Returns that
+    folder.
 
     params: the parameters of the stage `problems`, with pieces bound. lora: rank of the two adapters on one frozen
     base; with 0 the two are copies of the model, and all their weights learn. Raises UserError if the parameters name
-    no families, or no reward for proposals.
+    no families, or no reward for proposals, or if `out` holds anything but an earlier result of this function.
     """
+    if out is not None and not _ours(out):
+        raise UserError(
+            f"{out} holds something else than solver and proposer of an earlier run, and would be replaced: name a new folder"
+        )
     if params["pay"] is None:
         raise UserError(
             "this recipe does not say what a proposal earns: take one that plays, such as --recipe socratic-zero"
@@ -85,7 +92,7 @@ def learn(
             "sizes": [prompts, samples, lr, max_turn_tokens, *([lora] if lora else [])],
         },
     }
-    stage = Stage("selfplay", plan=plan, root=root, deps=[])
+    stage = Stage("selfplay", plan=plan, root=root, deps=[], target=out)
     with stage.running():
         make_repeatable(stage, "cpu")
         roles, players, renderer, tokenizer = _roles(model, lr, max_turn_tokens, lora, seed)
@@ -161,6 +168,16 @@ def learn(
             }
         )
     return stage.target
+
+
+def _ours(folder: Path) -> bool:
+    """Whether the folder is not there, is empty, or holds what `learn` wrote."""
+    if not folder.exists():
+        return True
+    told = folder / "card.json"
+    return folder.is_dir() and (
+        not any(folder.iterdir()) or told.is_file() and read_object(told).get("stage") == "selfplay"
+    )
 
 
 def _roles(

@@ -113,9 +113,10 @@ class Stage:
         root: Path | str = ".",
         deps: Iterable[str] | None = None,
         place: Mapping[str, Any] | None = None,
+        target: Path | None = None,
     ) -> None:
         """plan: the content of artifacts/plan/<name>.json; deps: paths the stage may read, None = those that dvc.yaml
-        lists for it."""
+        lists for it; target: the folder that its outputs become, None = artifacts/<name>."""
         plan = plan or {}
         self.name, self.root = name, Path(root).resolve()
         self.params: dict[str, Any] = dict(plan.get("params", {}))
@@ -131,7 +132,7 @@ class Stage:
             plan, [[d, file_digest(self.root / d)] for d in self.deps or [] if (self.root / d).exists()]
         )[:16]
         self.work = self.root / ".espalier" / "work" / name / self.identity
-        self.target = self.root / OUT.get(name, f"artifacts/{name}")
+        self.target = target.resolve() if target else self.root / OUT.get(name, f"artifacts/{name}")
         self.resumed = self.work.is_dir()
         self.emit: Callable[[dict[str, Any]], None] = lambda event: (
             None
@@ -227,7 +228,7 @@ class Stage:
         """Record a file of `out` to be shown with the run. It is read when events are shipped, after it has moved into
         place."""
         final = self.target / path.relative_to(self.out) if path.is_relative_to(self.out) else path
-        self.emit({"kind": "artifact", "path": str(final.relative_to(self.root))})
+        self.emit({"kind": "artifact", "path": self._named(final)})
 
     def episodes(self, path: Path, n: int, seconds: Mapping[str, Sequence[float]] = {}) -> None:
         """Record n conversations of a file of `out` (JSONL as the stage `evaluate` writes it), to be opened turn by
@@ -236,7 +237,7 @@ class Stage:
         self.emit(
             {
                 "kind": "episodes",
-                "path": str((self.target / path.relative_to(self.out)).relative_to(self.root)),
+                "path": self._named(self.target / path.relative_to(self.out)),
                 "n": int(n),
                 **({"seconds": {k: [round(x, 6) for x in v] for k, v in seconds.items()}} if seconds else {}),
             }
@@ -290,9 +291,12 @@ class Stage:
             rows = {p.name: read_metadata(p).num_rows for p in tables}
             recipe = f", recipe {self.recipe}" if self.recipe else ""  # stages that no recipe changes know none
             told = f"Made by Espalier's stage `{self.name}`{recipe}, seed {self.seed}; card.json has the counts."
-            path = str(self.target.relative_to(self.root))
-            text = cards.folder_card(self.name, rows, told, path)
+            text = cards.folder_card(self.name, rows, told, self._named(self.target))
             (self.out / "README.md").write_text(text, encoding="utf-8")
+
+    def _named(self, path: Path) -> str:
+        """The path from the project's root on; whole where it is outside."""
+        return str(path.relative_to(self.root) if path.is_relative_to(self.root) else path)
 
     def _record(self, seconds: float) -> None:
         unit = 1 if sys.platform == "darwin" else 1024  # bytes there, KiB on Linux

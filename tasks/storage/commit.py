@@ -80,13 +80,18 @@ def seal(folder: Path) -> None:
 
 
 def place(part: Path, target: Path) -> None:
-    """Seal `part` and give it the name `target`, on the same file system. There is no instant at which `target` is half
-    there."""
+    """Seal `part` and give it the name `target`; to another file system it is copied first. There is no instant at which
+    `target` is half there."""
+    make_folder(target.parent)
+    if part.stat().st_dev != target.parent.stat().st_dev:
+        near = target.with_name(f".{target.name}.part")
+        remove(near)
+        shutil.copytree(part, near)
+        part = near
     seal(part)
     fault("commit.rename")
     old = part.with_name(part.name + ".old")
     remove(old)
-    make_folder(target.parent)
     if target.exists():
         target.rename(old)
     fault("commit.between")

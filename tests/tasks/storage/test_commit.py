@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,7 @@ def test_a_manifest_that_is_none(folder, text):
 
 PLACE = """
 import sys
+import tempfile
 from pathlib import Path
 from tasks.storage import commit
 part, target = Path("part"), Path("target")
@@ -102,6 +105,22 @@ def test_killed_anywhere_the_target_is_the_old_one_the_new_one_or_absent(tmp_pat
     subprocess.run([sys.executable, "-c", PLACE], cwd=tmp_path, env=env, check=True)
     commit.check(tmp_path / "target")
     assert (tmp_path / "target/a").read_text() == "new" and sorted(p.name for p in tmp_path.iterdir()) == ["target"]
+
+
+def test_a_target_on_another_file_system(tmp_path):
+    memory = Path("/dev/shm")
+    if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("there is no second file system to write to")
+    with tempfile.TemporaryDirectory(dir=memory) as other:
+        for text in ("old", "new"):
+            part = tmp_path / "part"
+            part.mkdir()
+            (part / "a").write_text(text)
+            commit.place(part, Path(other) / "new" / "target")
+            shutil.rmtree(part)
+        commit.check(Path(other) / "new" / "target")
+        assert (Path(other) / "new" / "target" / "a").read_text() == "new"
+        assert [p.name for p in (Path(other) / "new").iterdir()] == ["target"]
 
 
 @pytest.mark.parametrize("armed", ["x", "rl/train.step", "train.step:0=kill", "train.step=explode", "train.stop=kill"])

@@ -135,6 +135,29 @@ def test_solver_and_proposer_learn_in_one_list_of_rounds_and_go_on_after_a_kill(
         assert (again / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+def test_out_says_where_solver_and_proposer_that_learn_go(tmp_path, model, capsys, monkeypatch):
+    from flows.cli import main
+
+    learn, room = proposing.learn, tmp_path / "project"
+    room.mkdir()
+    sizes = {"imitate": 1, "solve": 1, "propose_steps": 1, "prompts": 1, "samples": 2, "max_turn_tokens": 8}
+    monkeypatch.setattr(proposing, "learn", lambda *args, **given: learn(*args, **given, **sizes))
+    (room / "params.yaml").write_text("recipe: socratic-zero\n")
+    (room / "dvc.yaml").write_text("stages: {}\n")
+    monkeypatch.chdir(room)
+    (room / "full").mkdir()
+    (room / "full" / "notes.txt").write_text("mine")
+    words = ["selfplay", "--model", model, "--learn", "1", "--set", "problems.attempts=2", "--out"]
+    assert main([*words, "full"]) == 2 and "full holds something else" in capsys.readouterr().err
+    assert [p.name for p in (room / "full").iterdir()] == ["notes.txt"]
+    for out in ("mine", "mine", tmp_path / "outside"):  # the second replaces the first
+        assert main([*words, str(out)]) == 0
+        assert {"solver", "proposer", "problems.parquet", "card.json"} <= {p.name for p in (room / out).iterdir()}
+        assert str(out) in capsys.readouterr().out
+        assert str(out) in (room / out / "README.md").read_text()
+    assert not (room / "artifacts").exists()
+
+
 def test_a_trained_model_proposes_in_the_loop(tmp_path, model, capsys, monkeypatch):
     from flows.cli import main
 
