@@ -1,6 +1,7 @@
 """Requests about small screens, which the environments `look`, `page`, `point` and `screen` show as pictures: point at a widget,
 name its box or the boxes of all buttons or fields, or press and write in a given order. Where `asks` names it, also all
-elements with their kinds and boxes, and whether a first action is right (`judge`), with the reason as working.
+elements with their kinds and boxes, and whether an action is right after some of the request was done (`judge`), with what the
+action acts on as working. An action is right if less is left to do after it.
 
 The question describes the screen in its first line (synth/scenes/screens.py) and asks in its last. Certificate: the answer
 from the values, against the answer read from the pixels of the drawn screen. Difficulty axes: widgets and steps."""
@@ -9,13 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item
 from synth.scenes import parts
 from synth.scenes.scenes import CELL, COLOURS
-from synth.scenes.screens import Screen, Widget, pixels, read, seen
+from synth.scenes.screens import Screen, Widget, after, left, pixels, read, seen
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"widgets": 3, "steps": 2}, {"widgets": 5, "steps": 3}, {"widgets": 7, "steps": 4})
@@ -88,12 +90,12 @@ def draw(rng: Random, *, widgets: int, steps: int, asks: Sequence[str] = ASKS) -
         query = f"Which boxes hold the {of}s?"
         answer = "; ".join(_box(w) for w in shown.widgets if w.kind == of)
     elif kind == "judge":
-        ((told, done),) = _requested(rng, shown, 1)
-        first = done.partition(";")[0]
-        other = rng.choice([w for w in shown.widgets if f"click {w.x} {w.y}" != first])
-        action = first if rng.random() < 0.5 else f"click {other.x} {other.y}"
-        query, answer = f"{told}. Action: {action}. Is it right?".capitalize(), "yes" if action == first else "no"
-        query = query.replace("action:", "Action:").replace("is it right?", "Is it right?")
+        told, done = zip(*_requested(rng, shown, steps), strict=True)
+        shown, right = _begun(rng, shown, done)
+        good = rng.random() < 0.5
+        action = rng.choice(right if good else _others(rng, shown, right))
+        query = f"{', then '.join(told)}.".capitalize() + f" Action: {action}. Is it right?"
+        answer = "yes" if good else "no"
     elif kind == "elements":
         query, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
     else:
@@ -114,6 +116,28 @@ def _requested(rng: Random, shown: Screen, steps: int) -> list[tuple[str, str]]:
     return out
 
 
+def _begun(rng: Random, shown: Screen, done: Sequence[str]) -> tuple[Screen, list[str]]:
+    """The screen after some of the actions of a request, and those that are right then: the letter of a field that has the
+    focus, else the first action of each part that is left."""
+    parts = [d.split("; ") for d in done]
+    flat = [(k, a) for k, part in enumerate(parts) for a in part]
+    n = rng.randrange(len(flat))
+    for _, action in flat[:n]:
+        shown = after(shown, action)
+    part, following = flat[n]
+    if following != parts[part][0]:
+        return shown, [following]
+    return shown, [p[0] for p in parts[part:]]
+
+
+def _others(rng: Random, shown: Screen, right: Sequence[str]) -> list[str]:
+    """Actions that are not right: a click on each widget and on three more cells, and two letters."""
+    cells = [(w.x, w.y) for w in shown.widgets]
+    cells += rng.sample([(x, y) for x in range(CELLS) for y in range(CELLS) if (x, y) not in cells], 3)
+    actions = [f"click {x} {y}" for x, y in cells] + [f"type {x}" for x in rng.sample(LETTERS, 2)]
+    return [a for a in actions if a not in right]
+
+
 def _box(w: Widget) -> str:
     return " ".join(map(str, w.box))
 
@@ -124,17 +148,29 @@ def pose(spec: Spec) -> dict[str, Any]:
     verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(query)), "boxes")
     posed = {"prompt": f"{shown.text}\n{query}", "answer": answer, "verifier": verifier}
     if match := ASKED["judge"].fullmatch(query):
-        w = _aimed(match[1], shown)
-        return posed | {"verifier": "exact", "working": f"the {w.name} is at {w.x} {w.y}"}
+        return posed | {"verifier": "exact", "working": _helpful(match[1], shown)}
     return posed
 
 
-def _aimed(request: str, shown: Screen) -> Widget:
-    """The widget that a request of one part is about."""
-    match = PART.search(request)
-    if match is None:
-        raise Refused(f"roundtrip: {request!r} asks for nothing")
-    return shown.named(match[1] or match[3])
+def _helpful(request: str, shown: Screen) -> str:
+    """The actions after which less of a request is left: a letter into the field that has the focus, else a click on each widget
+    of it that is not as asked."""
+    clicks = []
+    for m in PART.finditer(request):
+        w = shown.named(m[1] or m[3])
+        if w.state == "focus":
+            return f"type {m[2]}"
+        clicks += [] if w.state else [f"click {w.x} {w.y}"]
+    return ", ".join(clicks)
+
+
+def _wanted(request: str, shown: Screen) -> Screen:
+    """The screen on which a request is fulfilled."""
+    states = {m[1] or m[3]: m[2] or "pressed" for m in PART.finditer(request)}
+    for name in states:
+        shown.named(name)
+    widgets = (replace(w, state=states.get(w.name, "" if w.state == "focus" else w.state)) for w in shown.widgets)
+    return replace(shown, widgets=tuple(widgets))
 
 
 def solve(question: str) -> str:
@@ -147,8 +183,9 @@ def solve(question: str) -> str:
         if match := ASKED["boxes"].fullmatch(query):
             return "; ".join(_box(w) for w in screen.widgets if w.kind == match[1])
         if match := ASKED["judge"].fullmatch(query):
-            w = _aimed(match[1], screen)
-            return "yes" if match[2] == f"click {w.x} {w.y}" else "no"
+            wanted = _wanted(match[1], screen)
+            before, rest = left(screen, wanted), left(after(screen, match[2]), wanted)
+            return "yes" if before is not None and rest is not None and rest < before else "no"
         if ASKED["elements"].fullmatch(query):
             return "; ".join(f"{w.kind} {_box(w)}" for w in screen.widgets)
         if not ASKED["steps"].fullmatch(query):

@@ -128,6 +128,20 @@ def after(screen: Screen, action: str) -> Screen:
     return replace(screen, widgets=tuple(clicked(w) for w in screen.widgets), cursor=at)
 
 
+def left(now: Screen, wanted: Screen) -> int | None:
+    """Actions that are left until the widgets are as wanted; None where no action leads there."""
+    total = 0
+    for a in now.widgets:
+        b = next((w for w in wanted.widgets if w.name == a.name), None)
+        state = "" if b is None or b.state == "focus" else b.state
+        held = "" if a.state == "focus" else a.state
+        if held and held != state:
+            return None
+        if held != state:
+            total += 1 if a.kind == "button" or a.state == "focus" else 2
+    return total
+
+
 def pixels(screen: Screen) -> np.ndarray:
     """[side, side, 3] uint8."""
     out = np.full((screen.side, screen.side, 3), GROUND, dtype=np.uint8)

@@ -125,7 +125,8 @@ def pointing(size: Size) -> Task:
 
 def acting(size: Size) -> Task:
     """Requests of two parts, action by action: an action is the next of the reference seven times in ten, else a click
-    anywhere. One demonstration in three is a question whether an action is right, answered with the reason, and rightly."""
+    anywhere. Two demonstrations in three are questions whether an action is right, answered with the reason, and rightly: a judge
+    learns slowly."""
 
     def says(p: Problem, turn: int, heard: str, rng: Random) -> str:
         actions = p.answer.split("; ")
@@ -134,7 +135,7 @@ def acting(size: Size) -> Task:
         return f"<act>click {rng.randrange(4)} {rng.randrange(4)}</act>"
 
     task = _task(size, screen(most=4), says, screen_tasks, "screen", asks=("steps",), levels=(1,))
-    judged = made(screen_tasks, "train", size.demonstrations // 2, seed=1, env="look", asks=("judge",), levels=(1,))
+    judged = made(screen_tasks, "train", 2 * size.demonstrations, seed=1, env="look", asks=("judge",), levels=(1,))
     rng = Random(seed_for(0, "clips", "judged"))
     told = [talk(look(), p, lambda p, turn, heard, rng: p.lineage["solution"], rng) for p in judged]
     return replace(task, shown=[*task.shown, *told])
@@ -263,7 +264,7 @@ def watched(size: Size) -> Task:
 
 
 SIZES = {
-    "acting": Size(steps=900, demonstrations=4000, turn=24, length=256, lr=2e-3),
+    "acting": Size(steps=2000, demonstrations=4000, turn=28, length=256, lr=2e-3),
     "filling": Size(steps=700, demonstrations=4000, turn=24, length=256, lr=2e-3),
     "browsing": Size(steps=700, demonstrations=4000, turn=24, length=256, lr=2e-3),
     "watched": Size(steps=400, demonstrations=4000, turn=72, length=256, lr=2e-3),

@@ -29,7 +29,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from synth.types import Message, Problem, Score, Scored
-from synth.verify.clicks import Screen, after, played, read
+from synth.scenes.screens import after, left, read
+from synth.verify.clicks import played
 from training.env import system
 from training.env.look import asked, pictures
 from training.env.page import paged
@@ -42,20 +43,6 @@ GIVES = ("done", "steps_right", "actions", "lost", "malformed")
 Blank = Literal["picture", "white"]
 Drawn = Literal["numpy", "browser"]
 ACT = re.compile(r"<act>([^<]{1,20})</act>")
-
-
-def left(now: Screen, wanted: Screen) -> int | None:
-    """Actions that are left until the widgets are as wanted; None where no action leads there."""
-    total = 0
-    for a in now.widgets:
-        b = next((w for w in wanted.widgets if w.name == a.name), None)
-        state = "" if b is None or b.state == "focus" else b.state
-        held = "" if a.state == "focus" else a.state
-        if held and held != state:
-            return None
-        if held != state:
-            total += 1 if a.kind == "button" or a.state == "focus" else 2
-    return total
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import exported
 import pytest
 import torch
 
-from synth.families.screen_tasks import screen_tasks
+from synth.families.screen_tasks import screen_tasks, solve
 from synth.scenes import draw
 from synth.types import Message, Problem, Scored
 from synth.verify import verify
+from synth.scenes.screens import left
 from synth.verify.clicks import played, read
-from training.env.screen import left, screen
+from training.env.screen import screen
 from synth.pictures import HELD
 from training.model.attention import PackedRows
 from training.model.model import head_weight, hidden_states
@@ -99,12 +100,50 @@ def test_the_judge_sees_the_screen_before_each_action():
 
 
 def test_questions_to_the_judge_are_certified_with_a_reason():
-    problems = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(40)]
+    problems = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(60)]
     assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in problems)
-    assert 10 < sum(p.answer == "yes" for p in problems) < 30
+    assert 20 < sum(p.answer == "yes" for p in problems) < 40
+    reasons = {p.lineage["solution"].partition(" <answer>")[0] for p in problems}
+    assert {"it is on nothing", "it goes nowhere"} < reasons
+    assert any(r.startswith("it is on the ") for r in reasons) and any(
+        r.startswith("it goes into the ") for r in reasons
+    )
+
+
+@pytest.mark.parametrize(
+    ("states", "action", "answer"),
+    [
+        (("", ""), "click 1 2", "yes"),
+        (("", ""), "click 3 0", "yes"),
+        (("", ""), "click 0 3", "no"),
+        (("", ""), "type b", "no"),
+        ((" pressed", ""), "click 1 2", "no"),
+        ((" pressed", ""), "click 3 0", "yes"),
+        ((" pressed", " focus"), "type b", "yes"),
+        ((" pressed", " focus"), "type a", "no"),
+        (("", " focus"), "click 1 2", "no"),  # the field would lose the focus: as much is left
+        (("", " b"), "click 1 2", "yes"),
+        (("", " a"), "click 1 2", "no"),  # a wrong letter stays: nothing helps
+    ],
+)
+def test_an_action_is_right_after_which_less_is_left(states, action, answer):
+    shown = f"Screen of 32: red button 1 2{states[0]}; blue field 3 0{states[1]}; cursor 0 0"
+    assert solve(f"{shown}\n{ASK} Action: {action}. Is it right?") == answer
+
+
+def test_the_judge_learns_from_what_it_is_asked_in_play():
+    """Requests of several parts, on screens where some of them was done."""
+    problems = [screen_tasks(0, "train", i, asks=("judge",), levels=(1,)) for i in range(60)]
+    begun = 0
     for p in problems:
-        reason, _, _ = p.lineage["solution"].partition(" <answer>")
-        assert reason.startswith("the ") and reason.rpartition("at ")[2] in p.question
+        shown, _, query = p.question.partition("\n")
+        request, _, action = query.removesuffix(". Is it right?").partition(" Action: ")
+        messages = (Message(role="user", content=shown), Message(role="assistant", content=f"<act>{action}</act>"))
+        asks = problem(asks=request)
+        rollout = Rollout(problem=asks, group="g", segments=(), score=Scored(value=0.0), info={"messages": messages})
+        assert asked(rollout)[0].content == query and ", then " in request
+        begun += any(w.state for w in read(shown).widgets)
+    assert begun > 20
 
 
 def test_the_judge_is_the_model_before_training_and_not_the_policy():
