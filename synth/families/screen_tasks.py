@@ -1,7 +1,7 @@
 """Requests about small screens, which the environments `look`, `page`, `point` and `screen` show as pictures: point at a widget,
 name its box or the boxes of all buttons or fields, or press and write in a given order. Where `asks` names it, also all
-elements with their kinds and boxes, and whether an action is right after some of the request was done (`judge`), with what the
-action acts on as working. An action is right if less is left to do after it.
+elements with their kinds and boxes, and whether an action is right after some of the request was done (`judge`), with the
+actions that would be right as working. An action is right if less is left to do after it.
 
 The question describes the screen in its first line (synth/scenes/screens.py) and asks in its last. Certificate: the answer
 from the values, against the answer read from the pixels of the drawn screen. Difficulty axes: widgets and steps."""

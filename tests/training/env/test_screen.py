@@ -103,11 +103,11 @@ def test_questions_to_the_judge_are_certified_with_a_reason():
     problems = [screen_tasks(0, "train", i, asks=("judge",), levels=(1, 2)) for i in range(60)]
     assert all(isinstance(p, Problem) and verify(p, p.answer).value == 1.0 for p in problems)
     assert 20 < sum(p.answer == "yes" for p in problems) < 40
-    reasons = {p.lineage["solution"].partition(" <answer>")[0] for p in problems}
-    assert {"it is on nothing", "it goes nowhere"} < reasons
-    assert any(r.startswith("it is on the ") for r in reasons) and any(
-        r.startswith("it goes into the ") for r in reasons
-    )
+    for p in problems:  # the reason names all actions that would be right, and no other
+        asked_about, _, action = p.question.removesuffix(". Is it right?").rpartition(" Action: ")
+        helpful = p.lineage["solution"].partition(" <answer>")[0].split(", ")
+        assert all(solve(f"{asked_about} Action: {a}. Is it right?") == "yes" for a in helpful)
+        assert (action in helpful) == (p.answer == "yes")
 
 
 @pytest.mark.parametrize(
