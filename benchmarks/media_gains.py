@@ -54,9 +54,11 @@ CLIPS = set(RECIPES["clips"].split())
 def shuffled(problem: Problem) -> list[np.ndarray]:
     """The frames of a clip in another order."""
     drawn = draw(problem)
-    order = list(range(len(drawn)))
+    order, tries = list(range(len(drawn))), 0
     while len(drawn) > 1 and order == sorted(order):
-        Random(seed_for("gains", problem.id, *order)).shuffle(order)
+        again = [tries] if tries else []  # else a shuffle that changes nothing would be drawn for ever
+        Random(seed_for("gains", problem.id, *order, *again)).shuffle(order)
+        tries += 1
     return [drawn[i] for i in order]
 
 

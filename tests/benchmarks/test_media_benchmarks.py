@@ -5,7 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import few_step_flow, media_gains, media_minutes
+from benchmarks import few_step_flow, media_gains, media_minutes, screen_judge
+from synth.scenes import draw
+from synth.types import Problem
 from tasks.lab.behaviour import evidence_of
 from training.env.control.modes import CENTRES
 
@@ -76,3 +78,18 @@ def test_a_recipe_and_its_control_learn_by_one_setting(name, steps, prompts, mon
 
 def test_recipes_that_learn_for_longer_are_measured():
     assert set(media_gains.LONGER) <= set(media_gains.NAMES)
+
+
+def test_frames_of_a_short_clip_come_in_another_order_too():
+    """Of two frames every second shuffle changes nothing."""
+    for k in range(20):
+        colour = ("red", "blue")[k % 2]
+        text = f"Clip of 32 in 2 frames: {colour} ring {k % 4} 3 4, 2 {k // 4 % 3} 4\nWhich way does the {colour} ring move?"
+        problem = Problem.make(prompt=text, answer=str(k), verifier="exact", family="clip_questions", split="test")
+        before, after = draw(problem), media_gains.shuffled(problem)
+        assert (after[0] == before[1]).all() and (after[1] == before[0]).all() and (before[0] != before[1]).any()
+
+
+def test_a_judge_is_as_good_as_the_pairs_that_it_orders():
+    assert screen_judge.area([0.9, 0.4, 0.4], [True, True, False]) == 0.75  # one pair in order, one tie
+    assert screen_judge.area([0.1, 0.8], [True, False]) == 0.0
