@@ -7,7 +7,7 @@ otherwise; where the cursor ends does not matter. parts: `actions`, the number o
 
 from __future__ import annotations
 
-from synth.scenes.screens import ACTION, Screen, after, read
+from synth.scenes.screens import ACTION, Screen, after, left, read
 from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
@@ -15,7 +15,7 @@ FORM = "literal"
 GIVES = ("actions",)
 EXAMPLE = {"prompt": "Screen of 32: red button 1 2; cursor 0 0\nPress the red button.", "answer": "click 1 2"}
 MOST = 12  # actions of an answer
-__all__ = ["ACTION", "Screen", "after", "clicks", "played", "read"]
+__all__ = ["ACTION", "Screen", "after", "clicks", "left", "played", "read"]
 
 
 def played(question: str, actions: str) -> Screen:

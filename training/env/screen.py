@@ -29,8 +29,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from synth.types import Message, Problem, Score, Scored
-from synth.scenes.screens import after, left, read
-from synth.verify.clicks import played
+from synth.verify.clicks import after, left, played, read
 from training.env import system
 from training.env.look import asked, pictures
 from training.env.page import paged

@@ -12,8 +12,8 @@ from synth.families.screen_tasks import screen_tasks, solve
 from synth.scenes import draw
 from synth.types import Message, Problem, Scored
 from synth.verify import verify
-from synth.scenes.screens import left
-from synth.verify.clicks import played, read
+
+from synth.verify.clicks import left, played, read
 from training.env.screen import screen
 from synth.pictures import HELD
 from training.model.attention import PackedRows
