@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,12 @@ def add(commands: Any) -> None:
     b.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="folder to write; an earlier one there is replaced"
     )
-    b.add_argument("--schema", type=Path, metavar="FILE", help="an edited schema.yaml; SOURCEs replace the paths in it")
+    b.add_argument(
+        "--schema",
+        type=Path,
+        metavar="FILE",
+        help="an edited schema.yaml; SOURCEs replace the paths in it, and may lack relations of it",
+    )
     b.add_argument(
         "--world", type=count, default=0, metavar="COUNTRIES", help="add a fictional world of that size (default: none)"
     )
@@ -48,6 +54,7 @@ def build(args: argparse.Namespace) -> int:
     from tasks.knowledge.schema import read_names, read_schema
 
     sources, relations = read_schema(args.schema) if args.schema else ([], {})
+    elsewhere = bases.are_others(args.sources, sources)
     sources = bases.sources_of(args.sources, sources)
     if not sources and not args.world:
         raise UserError("there is nothing to read: name a SOURCE, a --schema with sources, or a --world")
@@ -60,6 +67,7 @@ def build(args: argparse.Namespace) -> int:
             seed=args.seed,
             bad_rows=args.bad_rows,
             names=read_names(args.schema) if args.schema else None,
+            elsewhere=elsewhere,
         )
     except (ValueError, UserError) as error:
         if args.schema or not sources:
@@ -69,6 +77,13 @@ def build(args: argparse.Namespace) -> int:
             f"{error}; how the sources were understood is in {path}: change the line `{line}` there, and build with "
             f"--schema {path}"
         ) from error
+    if absent := card.get("absent"):
+        some = ", ".join(absent[:20]) + (f" and {len(absent) - 20} more (card.json)" if len(absent) > 20 else "")
+        print(
+            f"warning: {len(absent)} of {len(relations)} relations in {args.schema} are passed over, for these sources do not have "
+            f"them: {some}",
+            file=sys.stderr,
+        )
     print("\n".join([*bases.summary(card), *bases.gave(args.out)]))
     print(
         f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"

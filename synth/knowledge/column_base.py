@@ -113,11 +113,14 @@ class ColumnBase:
     accepted: int
     listed: frozenset[str]
     doubtful: tuple[Same, ...]
+    absent: tuple[str, ...] = ()
 
     @staticmethod
-    def of(cells: Cells, edited: Mapping[str, Mapping[str, object]] | None = None) -> ColumnBase | None:
-        """The base of a table; `edited` as in `ingest.build`."""
-        return _of(cells, edited or {})
+    def of(
+        cells: Cells, edited: Mapping[str, Mapping[str, object]] | None = None, *, elsewhere: bool = False
+    ) -> ColumnBase | None:
+        """The base of a table; `edited` and `elsewhere` as in `ingest.build`."""
+        return _of(cells, edited or {}, elsewhere)
 
     # ---- as values
 
@@ -505,14 +508,18 @@ def _hex(numbers: np.ndarray) -> pa.Array:
 # ---- making it
 
 
-def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase | None:
+def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]], elsewhere: bool) -> ColumnBase | None:
     if ":" in cells.type:  # an id could not be taken apart
         return None
     everyone = set(cells.subjects)
     reading = Reading(listed={cells.type: everyone} if everyone else {}, guess=True)
     reading.quarantined, reading.missing = list(cells.quarantined), cells.missing
     stated = _settled(cells, reading, edited)
-    if stated is None or not edited.keys() <= {s.relation.name for s in stated}:
+    if stated is None:
+        return None
+    used = {s.relation.name for s in stated}
+    absent = tuple(name for name in edited if name not in used)
+    if absent and not elsewhere:
         return None
     merged, doubtful = _one_name(cells, stated, everyone)
     del everyone
@@ -573,6 +580,7 @@ def _of(cells: Cells, edited: Mapping[str, Mapping[str, object]]) -> ColumnBase 
         accepted=accepted,
         listed=listed,
         doubtful=tuple(doubtful),
+        absent=absent,
     )
 
 

@@ -41,7 +41,7 @@ _FLAGS = ("functional", "inverse_functional", "complete")
 class Built:
     """A knowledge base and the account of its rows: produced = accepted + len(quarantined). `listed`: the relations
     that are complete because every record of a table has a value (`_listed_completely`); `doubtful`: names that may
-    refer to the same thing, for a person to decide."""
+    refer to the same thing, for a person to decide; `absent`: the relations of the schema that no row has."""
 
     kb: KB
     quarantined: tuple[Quarantined, ...]
@@ -49,6 +49,7 @@ class Built:
     accepted: int
     listed: frozenset[str] = frozenset()
     doubtful: tuple[Same, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def bad(self) -> list[Quarantined]:
@@ -291,6 +292,7 @@ def build(
     known: Iterable[Relation] = (),
     edited: Mapping[str, Mapping[str, object]] | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
+    elsewhere: bool = False,
 ) -> Built:
     """A knowledge base of all rows that can be facts; every other row is quarantined.
 
@@ -298,7 +300,8 @@ def build(
     with evidence that names both places. `known`: relations whose definition bare rows of the same name adopt;
     `edited`: fields of relations that override everything else (`schema_of`). `names`: type -> name -> the name that it
     stands for, as a person decided; other spellings of one name are merged where that is certain
-    (`synth.knowledge.names.resolve`), and stay as aliases.
+    (`synth.knowledge.names.resolve`), and stay as aliases. `elsewhere`: whether `edited` was written for other sources,
+    so that a relation in it that no row has is passed over (`Built.absent`) and no mistake.
 
     The records of a table are assumed to be all there are, and a missing value to be unknown: a relation that every
     record of its table has is complete, unless something states whether it is.
@@ -312,6 +315,8 @@ def build(
             _apart(reading, taken, edited or {})
         for name, given in reading.schema.items():
             taken.setdefault(name, {side: str(given[side]) for side in ("domain", "range") if side in given})
+    absent = _absent(readings, edited or {}) if elsewhere else ()
+    edited = {name: given for name, given in (edited or {}).items() if name not in absent}
     relations = schema_of(readings, known, edited)
     merged, doubtful = _one_name(readings, relations, names or {})
     if merged:
@@ -366,10 +371,17 @@ def build(
         kb=KB(entities.values(), (r for r in relations.values() if len(r.name) <= LONGEST), facts.values()),
         listed=listed,
         doubtful=(*doubtful, *(pair for reading in readings for pair in reading.doubtful)),
+        absent=absent,
         quarantined=tuple(quarantined),
         produced=produced,
         accepted=len(facts),
     )
+
+
+def _absent(readings: Sequence[Reading], edited: Mapping[str, object]) -> tuple[str, ...]:
+    """The relations of `edited` that no row has."""
+    used = {row.relation for reading in readings for row in reading.rows}
+    return tuple(name for name in edited if name not in used)
 
 
 def _one_name(

@@ -77,6 +77,12 @@ def sources_of(paths: Sequence[Path], sources: list[dict[str, Any]]) -> list[dic
     return [{**source, "path": str(path)} for path, source in zip(paths, sources, strict=True)]
 
 
+def are_others(paths: Sequence[Path], sources: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the paths are not those of the schema's `sources`: neither their files, nor their common folder."""
+    own = {Path(str(s[key])).resolve() for s in sources for key in ("path", "folder") if s.get(key)}
+    return bool(own) and any(path.resolve() not in own for path in paths)
+
+
 @column_tables.lean()
 def build_base(
     sources: Sequence[Mapping[str, Any]],
@@ -87,22 +93,25 @@ def build_base(
     seed: int = 0,
     bad_rows: int | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """Read `sources`, write the folder `out` (whole or not at all), and return its card.
 
     relations   edited fields of relations   countries   of a fictional world in addition to the sources   bad_rows
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
-    stands for. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
+    stands for   elsewhere   whether `relations` were written for other sources: those that these do not have are then
+    named in the card (`absent`), and no mistake. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     sources = [one for source in sources for one in completed(source, Path(source["path"]))]
-    columns = None if countries or names else _columns(sources, relations)
+    columns = None if countries or names else _columns(sources, relations, elsewhere)
     readings: list[Reading] = []
     built: Built | ColumnBase
     if columns is not None:
         built, relations_of, n_facts = columns[0], columns[0].relations, columns[0].accepted
     else:
         readings = read_sources([(source, Path(source["path"])) for source in sources], edited=relations, names=names)
-        built = build(readings, known=RELATIONS if countries else (), edited=relations, names=names)
+        known = RELATIONS if countries else ()
+        built = build(readings, known=known, edited=relations, names=names, elsewhere=elsewhere)
         used = {e.name for e in built.kb.entities.values()}
         kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
         relations_of, n_facts = kb.relations, len(kb.facts)
@@ -128,6 +137,7 @@ def build_base(
     with (part / DOUBTFUL).open("w", encoding="utf-8", newline="") as out_file:
         csv.writer(out_file, lineterminator="\n").writerows([Same._fields, *built.doubtful])
     card |= {"doubtful": len(built.doubtful)} if built.doubtful else {}
+    card |= {"absent": list(built.absent)} if built.absent else {}
     if columns is None and any(source.get("folder") for source in sources):
         card["files"] = write_files(part / FILES, kb, files_of(sources), readings, built.quarantined)
     card |= {"produced": built.produced, "accepted": built.accepted, "world": n_facts - built.accepted}
@@ -276,7 +286,7 @@ def _understood(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _columns(
-    sources: Sequence[Mapping[str, Any]], relations: Mapping[str, Mapping[str, Any]] | None
+    sources: Sequence[Mapping[str, Any]], relations: Mapping[str, Mapping[str, Any]] | None, elsewhere: bool
 ) -> tuple[ColumnBase, Cells] | None:
     """One large table, read by columns; None where the sources are anything else."""
     source = sources[0] if len(sources) == 1 else {}
@@ -295,7 +305,7 @@ def _columns(
     if "missing" in options:
         options["missing"] = words_of(options["missing"])
     cells = read_cells(path, str(source["path"]), **options)
-    base = None if cells is None else ColumnBase.of(cells, relations)
+    base = None if cells is None else ColumnBase.of(cells, relations, elsewhere=elsewhere)
     return None if base is None or cells is None else (base, cells)
 
 

@@ -88,6 +88,30 @@ def test_a_wrong_schema_is_one_sentence(base, capsys, edit, message):
         assert bases.load(base).facts  # what was there still is
 
 
+@pytest.mark.parametrize("large", [False, True])
+def test_a_schema_for_other_sources_may_name_what_they_lack(tmp_path, capsys, monkeypatch, large):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bases, "LARGE", 0 if large else 1 << 30)  # read by columns, or by rows
+    Path("one.csv").write_text("town,mayor,area,anthem\nZelton,Ann,12,Ode\nDanu,Bo,14,Hymn\nOra,Ann,7,March\n")
+    Path("other.csv").write_text("town,mayor,area\nVelm,Cy,3\nNoor,Di,8\nSix,Cy,4\n")
+    assert main(["kb", "build", "one.csv", "--out", "one"]) == 0
+    schema = yaml.safe_load(Path("one/schema.yaml").read_text())
+    schema["relations"]["area"]["label"] = "size"
+    Path("mine.yaml").write_text(yaml.safe_dump(schema))
+    capsys.readouterr()
+    assert main(["kb", "build", "other.csv", "--schema", "mine.yaml", "--out", "kb"]) == 0
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "1 of 3 relations in mine.yaml" in told and told.endswith(": anthem\n")
+    kb = bases.load(Path("kb"))
+    assert kb.relations["area"].label == "size" and kb.relations.keys() == {"mayor", "area"}
+    assert bases.card(Path("kb"))["absent"] == ["anthem"]
+    schema["relations"]["anthm"] = schema["relations"].pop("anthem")
+    Path("mine.yaml").write_text(yaml.safe_dump(schema))
+    for own in ([], ["one.csv"], ["./one.csv"]):  # a slip in a schema for its own sources
+        assert main(["kb", "build", *own, "--schema", "mine.yaml", "--out", "kb"]) == 2
+        assert "edits the relation 'anthm', which no row has (nearest: 'anthem')" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
