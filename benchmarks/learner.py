@@ -43,9 +43,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from benchmarks.learner_heads import LARGE, ON_GPU, head, pairs, peak
 from benchmarks.learner_plot import plot
@@ -98,8 +99,8 @@ def placed(hidden: int) -> tuple[str, str]:
     return ("cuda", "bfloat16") if hidden >= 1024 and torch.cuda.is_available() else ("cpu", "float32")
 
 
-def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) -> dict:
-    """Seconds of each step, and the reward curve of GRPO."""
+def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int, **more) -> dict:
+    """Seconds of each step, and the reward curve of GRPO. more: fields of How."""
     import torch
 
     pretrained = hidden == FROM_FILE
@@ -112,13 +113,15 @@ def whole(provider: str, case: str, vocabulary: int, hidden: int, steps: int) ->
             make_pretrained(folder) if pretrained else make(folder, vocabulary, hidden, SHAPES[case])
         )
         # a rate of a model from scratch would ruin a pretrained one within the first step
-        how = How(steps, device, dtype or usual, *((1e-6, 64, time.process_time) if pretrained else ()))
+        how = How(steps, device, dtype or usual, *((1e-6, 64, time.process_time) if pretrained else ()), **more)
         return {"here": ours, "trl": theirs}[name](case.split(",")[0], folder, prompts, answers, tokenizer, how)
 
 
 @dataclass(frozen=True)
 class How:
-    """What both sides train with. new: most tokens of a sample; now: the clock."""
+    """What both sides train with. new: most tokens of a sample; now: the clock. Of our side alone: `learner`, a class in
+    the place of Learner; `shared`, False where each row computes its own prompt; `seen`, called with each step's
+    metrics."""
 
     steps: int
     device: str
@@ -126,6 +129,9 @@ class How:
     lr: float = 1e-3
     new: int = 16
     now: Callable[[], float] = time.perf_counter
+    learner: Callable[..., Any] | None = None
+    shared: bool = True
+    seen: Callable[[Mapping[str, float]], None] = lambda metrics: None
 
 
 def make_pretrained(folder: str):
@@ -211,7 +217,7 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, how: How) -> dict:
     steps = how.steps
     model, tok = load_model(folder, dtype=how.dtype, device=how.device)
     renderer = Renderer(tok)
-    learner = Learner(model, Optim(lr=how.lr, warmup=0, steps=steps, decay="constant"))
+    learner = (how.learner or Learner)(model, Optim(lr=how.lr, warmup=0, steps=steps, decay="constant"))
     half = model.config.vocab_size // 2
 
     def row(prompt: str, answer: str, group: int = 0, everything: bool = False) -> Row:
@@ -291,14 +297,27 @@ def ours(kind: str, folder: str, prompts, answers, tokenizer, how: How) -> dict:
         current = Round(
             name="grpo", role="policy", steps=steps, objective=objective, prepare=objective.prepare, source=experience
         )
+    if not how.shared:
+        current = replace(current, source=unshared(current.source))
     before = peak(reset=True, cuda=how.device == "cuda")
     seconds, parts, began = [], [], how.now()
     for _, _, metrics in run([current], {"policy": learner}):
         seconds.append(how.now() - began)
+        how.seen(metrics)
         began = how.now()
         parts.append({k: metrics[k] for k in ("rollout_seconds", "learn_seconds") if k in metrics})
     out = {"seconds": seconds, **memory(before, how.device), "parts": _medians(parts)}
     return out | ({"reward": means} if kind == "grpo" else {})
+
+
+def unshared(source):
+    """The source of a round, of whose batches each row computes its own prompt."""
+
+    def alone(step: int):
+        batches, metrics = source(step)
+        return [replace(b, prefixes=[]) for b in batches], metrics
+
+    return alone
 
 
 def theirs(kind: str, folder: str, prompts, answers, tokenizer, how: How) -> dict:

@@ -28,30 +28,22 @@ CASE, SIZES, STEPS, SHOWN = "grpo", (512, 64), 40, 8
 
 def parts(how: str) -> dict:
     """Medians over the steps: seconds of each part, and tokens computed."""
-    import training.learner.loop
-    import training.learner.pack
     from training.learner.learner import Learner
+    from training.learner.pack import Stream
     from training.model.native.build import turn_off
 
-    if how in ("apart", "neither"):
-        training.learner.pack.prefixes = lambda rows, groups: []
     if how in ("uncompiled", "neither"):
         turn_off("the benchmark does without")
     seen: list[dict] = []
     tokens: list[int] = []
-    real_step, real_run = Learner.step, training.learner.loop.run
 
-    def step(self, batch, *args, **kwargs):
-        tokens.append(len(training.learner.pack.Stream.of(batch).ids))
-        return real_step(self, batch, *args, **kwargs)
+    class Counting(Learner):
+        def step(self, batch, *args, **kwargs):
+            tokens.append(len(Stream.of(batch).ids))
+            return super().step(batch, *args, **kwargs)
 
-    def run(*args, **kwargs):
-        for out in real_run(*args, **kwargs):
-            seen.append(out[2])
-            yield out
-
-    Learner.step, training.learner.loop.run = step, run
-    whole("here", CASE, *SIZES, STEPS)
+    shared = how not in ("apart", "neither")
+    whole("here", CASE, *SIZES, STEPS, learner=Counting, shared=shared, seen=seen.append)
     seconds = {p: statistics.median(m[f"{p}_seconds"] for m in seen[5:]) for p in PARTS}
     return {"seconds": [seconds["step"]], "parts": seconds, "tokens": statistics.median(tokens[5:])}
 
@@ -64,22 +56,22 @@ def operations() -> dict:
 
     from training.learner.learner import Learner
 
-    real, taken, n = Learner.step, [0], 5
+    taken, n = [0], 5
     own, calls = Counter(), Counter()
 
-    def step(self, *args, **kwargs):
-        taken[0] += 1
-        if taken[0] <= 5:
-            return real(self, *args, **kwargs)
-        with profile(activities=[ProfilerActivity.CPU]) as profiler:
-            out = real(self, *args, **kwargs)
-        for e in profiler.key_averages():
-            own[e.key] += e.self_cpu_time_total
-            calls[e.key] += e.count
-        return out
+    class Profiled(Learner):
+        def step(self, *args, **kwargs):
+            taken[0] += 1
+            if taken[0] <= 5:
+                return super().step(*args, **kwargs)
+            with profile(activities=[ProfilerActivity.CPU]) as profiler:
+                out = super().step(*args, **kwargs)
+            for e in profiler.key_averages():
+                own[e.key] += e.self_cpu_time_total
+                calls[e.key] += e.count
+            return out
 
-    Learner.step = step
-    whole("here", CASE, *SIZES, 5 + n)
+    whole("here", CASE, *SIZES, 5 + n, learner=Profiled)
     total = sum(own.values())
     return {"seconds": [total / 1e6], "operations": [(k, t / total, calls[k] / n) for k, t in own.most_common(SHOWN)]}
 

@@ -20,6 +20,7 @@ import json
 import resource
 import statistics
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ def rows(agents: int, turns: int, told: int, reply_tokens: int) -> list[Any]:
     return out
 
 
+def packed(shape: list[int], tree: bool) -> Any:
+    """The batch of the rows; tree False: every row is computed whole."""
+    from training.learner.pack import pack
+
+    batch = pack(rows(*shape))
+    return batch if tree else replace(batch, prefixes=[])
+
+
 def step(tree: bool, ways: list[str], shape: list[int], steps: int = STEPS) -> dict:
     """Seconds of the steps, MB more than before, tokens and the gradient of one step's weights."""
     from training.learner import pack
@@ -59,12 +68,10 @@ def step(tree: bool, ways: list[str], shape: list[int], steps: int = STEPS) -> d
     from training.rl.policy_loss.clip import clip
     from training.rl.ratio.token import token
 
-    if not tree:
-        pack.prefixes = lambda rows, groups: []  # type: ignore[assignment]
     if "torch" in ways:
         turn_off("the benchmark does without")
     learner = Learner(model(), Optim(lr=0.0), gradient_checkpointing="checkpointing" in ways)
-    batch = pack.pack(rows(*shape))
+    batch = packed(shape, tree)
     objective = PolicyObjective(ratio=token, policy_loss=clip)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     seconds = []
@@ -81,7 +88,6 @@ def apart(tree: bool, shape: list[int]) -> float:
     """The largest relative error of a weight's gradient by norm, held against the plain pass in float64."""
     import copy
 
-    from training.learner import pack
     from training.learner.learner import Learner, Optim
     from training.rl.objective import PolicyObjective
     from training.rl.policy_loss.clip import clip
@@ -89,10 +95,8 @@ def apart(tree: bool, shape: list[int]) -> float:
 
     ours, gradients = model(), []
     for exact in (False, True):
-        if exact or not tree:
-            pack.prefixes = lambda rows, groups: []  # type: ignore[assignment]
         learner = Learner(copy.deepcopy(ours).double() if exact else ours, Optim(lr=0.0, max_grad_norm=1e9))
-        learner.step(pack.pack(rows(*shape)), PolicyObjective(ratio=token, policy_loss=clip))
+        learner.step(packed(shape, tree and not exact), PolicyObjective(ratio=token, policy_loss=clip))
         gradients.append([g.double() for p in learner.weights if (g := p.grad) is not None])
     return max(float((a - b).norm() / b.norm()) for a, b in zip(*gradients, strict=True))
 
