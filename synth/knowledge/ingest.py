@@ -34,6 +34,7 @@ LONGEST = 1000  # the most characters of a name: it precedes every line of its p
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _YEAR = re.compile(r"-?\d{1,4}")
 _DATE = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])")
+_NO_WORLD = "world_countries: 0; kb build: no --world"
 _FLAGS = ("functional", "inverse_functional", "complete")
 
 
@@ -217,24 +218,29 @@ def schema_of(
 ) -> dict[str, Relation]:
     """Relation name -> relation. Fields come from `edited` first, then from a reading, then from `known`, and are
     otherwise inferred from all rows that use the relation. Raises ValueError if `edited` names a relation that no row
-    has, or another domain."""
+    has, or another domain (of one of `known`: or range), and if two sources give a relation different ones; the message
+    names both places."""
     stated = {r.name: {f.name: getattr(r, f.name) for f in fields(r) if f.name != "name"} for r in known}
-    world = set(stated)
+    world = {name: (given["domain"], given["range"]) for name, given in stated.items()}
+    owners: dict[str, Reading] = {}
     for reading in readings:
         for name, given in reading.schema.items():
             was = stated.get(name, {})
             for side in ("domain", "range"):
                 if side in given and was.get(side, given[side]) != given[side]:
-                    one, leave = (
-                        ("the fictional world", ", or leave that world out (world_countries: 0)")
-                        if name in world
-                        else ("one source", "")
+                    theirs = name not in owners
+                    first = "the fictional world" if theirs else _place(owners[name], name)
+                    remedy = (
+                        _own_name(name, reading)
+                        if edited and name in edited and (reading.guess or reading.documents)
+                        else f"give {'yours' if theirs else 'the second'} another name (a column: `fields: {{my_{name}: {{path: "
+                        f"{name}}}}}` with the other columns, in its entry under `sources`)"
                     )
                     raise ValueError(
-                        f"the {side} of the relation {name!r} is {was[side]!r} in {one} and {given[side]!r} in another source: "
-                        f"give yours another name (a column: fields: {{my_{name}: {{path: {name}}}}}){leave}"
+                        f"the {side} of the relation {name!r} is {was[side]!r} in {first} and {given[side]!r} in {_place(reading, name)}: "
+                        f"{remedy}{f', or leave that world out ({_NO_WORLD})' if theirs else ''}"
                     )
-            world.discard(name)
+            owners[name] = reading
             stated[name] = {**stated.get(name, {}), **given}
     used = {r.relation for reading in readings for r in reading.rows} if edited else set()
     for name, given in (edited or {}).items():
@@ -242,6 +248,15 @@ def schema_of(
             near = difflib.get_close_matches(name, used, 1, 0.0)
             raise ValueError(
                 f"the schema edits the relation {name!r}, which no row has (nearest: {near[0] if near else 'none'!r}): fix its name"
+            )
+        if (
+            name in world
+            and (mine := (given.get("domain", world[name][0]), given.get("range", world[name][1]))) != world[name]
+        ):
+            raise ValueError(
+                f"the relation {name!r} leads from {mine[0]!r} to {mine[1]!r} in the schema and from {world[name][0]!r} to "
+                f"{world[name][1]!r} in the fictional world, which cannot be changed: {_own_name(name, owners.get(name))}, or "
+                f"leave that world out ({_NO_WORLD})"
             )
         was = stated.get(name, {}).get("domain", given.get("domain"))
         if given.get("domain", was) != was:
@@ -264,6 +279,20 @@ def schema_of(
                     row.subject, row.subject_type or str(stated.get(row.relation, {}).get("domain", THING))
                 )
     return {name: infer(name, rows_of_kind, stated.get(name, {}), subjects) for name, rows_of_kind in rows.items()}
+
+
+def _own_name(name: str, reading: Reading | None) -> str:
+    """What to change, so that a relation of the schema and one of another source do not collide."""
+    if reading is not None and (reading.guess or reading.documents):
+        return f"take `{name}` out of `relations` in the schema, and yours gets a name of its own"
+    return (
+        f"take `domain` and `range` out of `{name}` under `relations` in the schema, call it differently in the source"
+    )
+
+
+def _place(reading: Reading, relation: str) -> str:
+    """Where a source first uses a relation."""
+    return next((row.source for row in reading.rows if row.relation == relation), "a source without rows of it")
 
 
 def _apart(reading: Reading, taken: Mapping[str, Mapping[str, str]], edited: Mapping[str, object]) -> None:

@@ -317,6 +317,41 @@ def test_a_column_called_like_a_relation_of_the_world_is_a_relation_of_its_own(t
     )
     with pytest.raises(
         ValueError,
-        match=r"'river' in the fictional world and 'ship' in another source: give yours .*world_countries: 0",
+        match=r"'river' in the fictional world and 'ship' in s line 2: give yours .*world_countries: 0",
     ):
         build([stated], known=RELATIONS)
+    boats = read_source(
+        tmp_path / "ships.csv", "csv_records", name="t", type="boat", fields={"length": {"path": "length"}}
+    )
+    with pytest.raises(ValueError, match=r"'ship' in s line 2 and 'boat' in t line 2: give the second another name"):
+        build([stated, boats])
+
+
+def test_a_schema_that_collides_with_the_world_is_told_which_line_to_change(tmp_path):
+    (tmp_path / "c.csv").write_text("country,capital\nNorvia,Zelton\nHalia,Danu\nOmb,Rist\n")
+
+    def made(edited, type_):
+        source = read_source(tmp_path / "c.csv", "csv_records", name="c.csv", type=type_, id="country")
+        return build([source], known=RELATIONS, edited=edited)
+
+    text = {"capital": {"range": "string"}}
+    with pytest.raises(
+        ValueError, match=r"'country' in the fictional world and 'land' in c.csv line 2: take `capital` out of"
+    ):
+        made(text, "land")
+    assert "land_capital" in made({}, "land").kb.relations, "the remedy helps"
+    with pytest.raises(
+        ValueError,
+        match=r"'string' in the schema and from 'country' to 'city' in the fictional world, .*: take `capital` out of .*no --world",
+    ):
+        made(text, "country")
+    assert made({}, "country").kb.relations, "the remedy helps"
+    (tmp_path / "t.csv").write_text("subject,relation,object\nNorvia,capital,Zelton\nHalia,capital,Danu\n")
+    triples = read_source(tmp_path / "t.csv", "csv_triples", name="t.csv")
+    with pytest.raises(
+        ValueError,
+        match=r"'country' to 'string' in the schema and from 'country' to 'city' in the fictional world, .*: take `domain` and "
+        r"`range` out of `capital` under `relations` .*no --world",
+    ):
+        build([triples], known=RELATIONS, edited=text)
+    assert build([triples], known=RELATIONS, edited={"capital": {"label": "seat"}}).kb.relations, "the remedy helps"
