@@ -24,6 +24,7 @@ from typing import Any
 
 from tasks.core.errors import UserError, nearest
 from tasks.lab import problem_checks
+from tasks.planning.former import piece_now
 from tasks.planning.kinds import declared, settled, slots
 from tasks.planning.pieces import bind
 from tasks.planning.resolve import read_recipe, recipe_layers
@@ -83,9 +84,12 @@ def _run(recipe: Mapping[str, Any], check: Mapping[str, Any]) -> Result:
         raise UserError(f"{where} has the unknown key {unknown[0]!r}: {nearest(unknown[0], KEYS)}")
     kind, _, name = check["piece"].partition("/")
     if kind not in RUNNERS or not name:
-        raise UserError(
-            f"{where} names the piece {check['piece']!r}: write kind/name, with a kind among {', '.join(RUNNERS)}"
+        now = piece_now(check["piece"])
+        former = now.partition("/")[0] in RUNNERS
+        write = (
+            f"it is {now} now: write {now}" if former else f"write kind/name, with a kind among {', '.join(RUNNERS)}"
         )
+        raise UserError(f"{where} names the piece {check['piece']!r}: {write}")
     spec = _chosen(recipe, kind, name) | {"piece": name} | dict(check.get("knobs", {}))
     piece = bind(kind, spec)
     given = _names(declared(kind).gives, kind, piece)

@@ -21,6 +21,7 @@ from typing import Any
 from tasks.core.at_rest import once_at_rest
 from tasks.core.errors import UserError, nearest
 from tasks.core.paths import CODE, folders, own, package_of
+from tasks.planning.former import hint, kind_now
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ def files(folder: str) -> dict[str, Path]:
     out: dict[str, Path] = {}
     places = folders(folder)
     if not places:
+        now = kind_now(folder)
         raise UserError(
-            f"there is no folder of pieces called {folder!r}: pieces live in folders such as training.rl.advantage"
+            f"there is no folder of pieces called {folder!r}: "
+            + (f"it is the kind {now} now: write {now}" if now else "name a kind of pieces, such as advantage")
         )
     for place in places:
         for name, path in _modules(place, tuple(os.listdir(place))):
@@ -85,7 +88,9 @@ def locate(folder: str, name: str) -> Path:
     known = files(folder)
     path = known.get(name.replace("-", "_"))
     if path is None:
-        raise UserError(f"there is no piece {name!r} in {folder}: {nearest(name, known)}")
+        raise UserError(
+            f"there is no piece {name!r} in {folder}: {hint(kind_now(folder), name, known) or nearest(name, known)}"
+        )
     return path
 
 

@@ -22,6 +22,7 @@ from tasks.core.errors import UserError, nearest
 from tasks.core.paths import folders
 from tasks.planning import code as src
 from tasks.core.config import read_yaml
+from tasks.planning.former import misplaced
 from tasks.planning.pieces import files, locate
 
 PARAMS = {
@@ -152,7 +153,8 @@ def _named(dotted: str, name: str, what: str) -> Path:
         if spelling in known:
             return known[spelling]
     listed = " (`espalier recipes` lists them)" if what == "recipe" else ""
-    raise UserError(f"there is no {what} {name!r}: {nearest(name, known)}{listed}")
+    near = misplaced(dotted, f"{name}.yaml") or f"{nearest(name, known)}{listed}"
+    raise UserError(f"there is no {what} {name!r}: {near}")
 
 
 def _section(value: Any, where: str) -> Mapping[str, Any]:

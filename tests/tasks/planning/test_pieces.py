@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from tasks.core.errors import UserError
+from tasks.core.paths import CODE, KIND_OF, KINDS
 from tasks.planning import pieces
+from tasks.planning.resolve import read_recipe
 
 
 def test_a_piece_is_found_by_its_file_and_bound_with_its_knobs():
@@ -20,6 +22,14 @@ def test_a_piece_is_found_by_its_file_and_bound_with_its_knobs():
         ("advantage", "quantle", ["did you mean 'quantile'", "valid: ", "grpo"]),
         ("advantage", "__init__", ["valid: "]),
         ("training.advantages", "x", ["no folder of pieces called 'training.advantages'"]),
+        ("training.advantage", "gigpo", ["'training.advantage': it is the kind advantage now: write advantage"]),
+        ("advantage", "training.advantage/gigpo", ["it is advantage/gigpo now: write gigpo"]),
+        ("advantage", "training.rl.advantage/gigpo", ["it is advantage/gigpo now: write gigpo"]),
+        ("advantage", "advantage/gigpo", ["no piece 'advantage/gigpo' in advantage: write gigpo alone"]),
+        ("policy_loss", "training.surrogate/clip", ["it is policy_loss/clip now: write clip"]),
+        ("advantage", "training.surrogate/clip", ["policy_loss/clip is a piece of policy_loss", "here a piece of adv"]),
+        ("metric", "behaviour", ["it is metric/format_and_refusal now: write format_and_refusal"]),
+        ("metric", "training.evaluate/behaviour", ["it is metric/format_and_refusal now"]),
     ],
 )
 def test_unknown_names(folder, name, words):
@@ -87,3 +97,27 @@ def test_bind_all_binds_single_pieces_lists_and_leaves_the_rest():
     bound = pieces.bind_all(folders, params)
     assert bound["advantage"].piece == "advantage/grpo" and bound["filters"][0].piece == "filter/spread"
     assert bound["curriculum"] is None and bound["lr"] == 1e-3
+
+
+def test_every_former_folder_is_gone_and_its_kind_is_here():
+    from tasks.planning import former
+
+    assert len(former.FOLDERS) > 20
+    for folder, kind in former.FOLDERS.items():
+        assert kind in KINDS and folder not in KIND_OF
+        assert not (CODE.joinpath(*folder.split(".")) / "__init__.py").exists(), folder
+        assert former.piece_now(f"{folder}/a-piece") == f"{kind}/a_piece"
+    for name, now in former.PIECES.items():
+        kind, _, old = name.partition("/")
+        assert old not in pieces.files(kind) and now in pieces.files(kind)
+
+
+def test_a_piece_in_a_former_folder_of_the_users_own_is_told_where_it_belongs(own):
+    (own / "training" / "surrogate").mkdir(parents=True)
+    (own / "training" / "surrogate" / "mine.py").write_text("def mine(): ...\n")
+    with pytest.raises(UserError, match="training/surrogate/mine.py is in a former folder: move it to .*policy_loss"):
+        pieces.find("policy_loss", "mine")
+    (own / "flows" / "recipes").mkdir(parents=True)
+    (own / "flows" / "recipes" / "our-own.yaml").write_text("id: our-own\n")
+    with pytest.raises(UserError, match="our-own.yaml is in a former folder: move it to .*recipes"):
+        read_recipe("our-own")

@@ -325,6 +325,8 @@ def test_an_observation_counts_where_a_piece_in_use_needs_it(tmp_path, monkeypat
             "set: {rl: {group_transforms: [{piece: replay, behaviour: kept}]}}",
             ["behaviour of group_transform/replay is sampling_logp now"],
         ),
+        ("set: {rl: {advantage: training.advantage/gigpo}}", ["set.rl.advantage", "now: write gigpo"]),
+        ("set: {evaluate: {metrics: [behaviour]}}", ["set.evaluate.metrics[0]", "now: write format_and_refusal"]),
         ("set: {evaluate: {wave: 64}}", ["evaluate.wave has another name now", "batch_size: ..."]),
         (
             "set: {rl: {rewards: [{piece: reflection, mended: 0.5}]}}",

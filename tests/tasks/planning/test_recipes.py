@@ -77,6 +77,9 @@ def test_a_check_can_fail():
     [
         ({"tolerance": 1}, "unknown key 'tolerance'"),
         ({"piece": "advantage.grpo"}, "write kind/name"),
+        ({"piece": "training.advantage/gigpo"}, "it is advantage/gigpo now: write advantage/gigpo"),
+        ({"piece": "training.guide/replay"}, "write group_transform/replay"),
+        ({"piece": "metric/behaviour"}, "it is metric/format_and_refusal now: write format_and_refusal"),
         ({"expect": {"advantage": []}}, "did you mean 'advantages'"),
         (
             {"given": {"reward": [[1, 0]]}},
