@@ -1,9 +1,14 @@
 """The examples run, learn, and stay short enough to be read at once."""
 
+import ast
+import importlib
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
+
+from tasks.core.paths import CODE, PACKAGES
 
 FILES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
 
@@ -41,3 +46,24 @@ def test_an_environment_of_ones_own():
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
 def test_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 100
+
+
+def imported(path):
+    """(module, name) of everything that an example takes from our packages, and of what its docstrings tell to call."""
+    text = path.read_text(encoding="utf-8")
+    out = set(re.findall(r"`((?:synth|training)[.\w]+)\.(\w+)\(", text))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            assert not any(a.name.split(".")[0] in PACKAGES for a in node.names), "write from MODULE import NAME"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PACKAGES:
+            out |= {(node.module, a.name) for a in node.names}
+    return out
+
+
+def test_the_public_names_are_those_that_the_examples_import():
+    page = (CODE / "docs/recipes.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([\w.]+)` \| (`.*`) \|", page.partition("## The same from Python")[2], re.M)
+    listed = [(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)]
+    assert len(listed) == len(set(listed)) and set(listed) == set().union(*map(imported, FILES))
+    for module, name in listed:
+        assert callable(getattr(importlib.import_module(module), name)), f"{module}.{name}"
