@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
@@ -29,6 +30,7 @@ WORDINGS = Wordings(
     answer="Each kind of coin may be used any number of times or not at all, and the order does not matter. Answer with one integer.",
     coins=r"[\d, ]+and \d+",
 )
+SUMS = 60
 Spec = tuple[Sequence[int], int]
 
 
@@ -49,13 +51,16 @@ def coin_ways(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1
 
 
 def draw(rng: Random, *, coins: int, amount: int) -> tuple[str, Spec]:
-    while True:
-        kinds, n = (
-            sorted(rng.sample((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25), coins)),
-            rng.randint(amount // 2, amount),
-        )
-        if ways(kinds, n) > 1:
-            return f"{kinds} {n}", (kinds, n)
+    """All numbers of ways among the sums drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
+        kinds = sorted(rng.sample((1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25), coins))
+        n = rng.randint(amount // 2, amount)
+        count = ways(kinds, n)
+        return (count if count > 1 else None), (kinds, n)
+
+    kinds, n = by_answer(rng, once, SUMS)
+    return f"{kinds} {n}", (kinds, n)
 
 
 def ways(coins: Sequence[int], amount: int) -> int:

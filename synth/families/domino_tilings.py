@@ -1,7 +1,7 @@
 """Count the ways to cover a small board with dominoes.
 
 Certificate: a table over the frontier of the rows against dominoes laid one by one over the text's board. Difficulty
-axes: rows, columns, squares taken out.
+axes: rows, columns, the most squares taken out.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"rows": 3, "columns": 4, "holes": 2},
-    {"rows": 4, "columns": 4, "holes": 2},
+    {"rows": 3, "columns": 4, "holes": 4},
+    {"rows": 4, "columns": 4, "holes": 4},
     {"rows": 4, "columns": 5, "holes": 2},
     {"rows": 5, "columns": 6, "holes": 4},
 )
@@ -30,6 +31,7 @@ WORDINGS = Wordings(
     answer="Rows are parted by /, # is a hole, turned tilings count as different. Answer with one integer.",
     board="[o#/]+",
 )
+BOARDS = 40
 Spec = tuple[str, ...]
 
 
@@ -50,11 +52,16 @@ def domino_tilings(seed: int, split: Split, index: int, *, levels: Sequence[int]
 
 
 def draw(rng: Random, *, rows: int, columns: int, holes: int) -> tuple[str, Spec]:
-    while True:
-        taken = set(rng.sample(range(rows * columns), holes))
+    """All numbers of tilings among the boards drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
+        taken = set(rng.sample(range(rows * columns), rng.randrange(2, holes + 1, 2)))
         spec = tuple("".join("#" if r * columns + c in taken else "o" for c in range(columns)) for r in range(rows))
-        if tilings(spec) > 1:
-            return f"{spec}", spec
+        ways = tilings(spec)
+        return (ways if ways > 1 else None), spec
+
+    spec = by_answer(rng, once, BOARDS)
+    return f"{spec}", spec
 
 
 def tilings(board: Spec) -> int:

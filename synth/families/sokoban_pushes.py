@@ -7,7 +7,7 @@ of the room, walls, fewest pushes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from random import Random
 from typing import Any
 
@@ -16,9 +16,9 @@ from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"size": 4, "walls": 2, "least": 2},
+    {"size": 4, "walls": 2, "least": 1},
     {"size": 5, "walls": 5, "least": 3},
-    {"size": 6, "walls": 9, "least": 5},
+    {"size": 6, "walls": 9, "least": 4},
     {"size": 8, "walls": 18, "least": 7},
 )
 CERTIFICATE = ("pushes forwards", "pulls backwards from the goal of the text")
@@ -31,6 +31,7 @@ WORDINGS = Wordings(
     answer="Rows are parted by /, # is wall, o is floor; steps without a push do not count. No step is diagonal. Answer with one integer.",
     room="[#oPBG]+(?:/[#oPBG]+)+",
 )
+SPREAD = 5  # different numbers of pushes in one room
 Place = tuple[int, int]
 Spec = tuple[list[str], int]
 STEPS = ((0, 1), (1, 0), (0, -1), (-1, 0))
@@ -53,13 +54,41 @@ def sokoban_pushes(seed: int, split: Split, index: int, *, levels: Sequence[int]
 
 
 def draw(rng: Random, *, size: int, walls: int, least: int) -> tuple[str, Spec]:
+    """Every number of pushes that a room allows, from `least` on, is equally likely; there are at least SPREAD of them."""
     while True:
         places = [(r, c) for r in range(size) for c in range(size)]
         rng.shuffle(places)
-        signs = dict(zip(places, "PBG" + "#" * walls, strict=False))
-        rows = ["".join(signs.get((r, c), "o") for c in range(size)) for r in range(size)]
-        if (pushes := fewest(rows)) >= least:
-            return f"{rows}", (rows, pushes)
+        goal, floor = places[walls], set(places[walls:])
+        far: dict[int, list[tuple[Place, Place]]] = {}
+        for state, n in pulls(floor, goal).items():
+            far.setdefault(n, []).append(state)
+        if max(far, default=0) >= least + SPREAD - 1:
+            here, box = rng.choice(sorted(far[rng.randint(least, max(far))]))
+            signs = {here: "P", box: "B", goal: "G"}
+            rows = [
+                "".join(signs.get((r, c), "o") if (r, c) in floor else "#" for c in range(size)) for r in range(size)
+            ]
+            return f"{rows}", (rows, fewest(rows))
+
+
+def pulls(floor: Set[Place], goal: Place) -> dict[tuple[Place, Place], int]:
+    """Where the worker and the box may start, none of them on the goal, with the number of pushes from there; the answer
+    is counted anew, by `fewest`."""
+    best = {(p, goal): 0 for p in floor - {goal}}
+    waiting = deque(best)
+    while waiting:
+        here, box = waiting.popleft()
+        n = best[here, box]
+        for r, c in STEPS:
+            back = (here[0] - r, here[1] - c)
+            if back not in floor or back == box:
+                continue
+            pulled = (here[0] + r, here[1] + c) == box
+            for state, cost in (((back, box), n), *((((back, here), n + 1),) if pulled else ())):
+                if cost < best.get(state, 1 << 30):
+                    best[state] = cost
+                    (waiting.append if cost > n else waiting.appendleft)(state)
+    return {state: n for state, n in best.items() if goal not in state}
 
 
 def fewest(rows: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ MANY = {
     "safety_requests": 300,
     "scene_questions": 300,
     "screen_tasks": 300,
+    "sokoban_pushes": 200,
     "user_choices": 300,
 }  # of few replies, which forty problems do not tell from a quarter
 FAMILIES = [m.name for m in pkgutil.iter_modules(synth.families.__path__) if not m.name.startswith("_")]
@@ -46,3 +47,12 @@ def earned(name: str) -> float:
 def test_one_answer_to_everything_earns_at_most_a_quarter(name):
     share = earned(name)
     assert share <= MOST, f"the same answer to every problem of {name} earns {share:.0%}"
+
+
+@pytest.mark.parametrize("name", ["coin_ways", "domino_tilings", "sokoban_pushes"])
+def test_families_that_spread_their_answers_hold_within_every_level(name):
+    from benchmarks.constant_guess import earned as of_level
+
+    for level in range(1, 1 + len(import_module(f"synth.families.{name}").LADDER)):
+        guess, share = of_level(name, level)
+        assert share <= MOST, f"{guess!r} earns {share:.0%} at level {level} of {name}"
