@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from synth.knowledge.ingest import Row
+from synth.knowledge.ingest import THING, Row
 from synth.knowledge.office import library
 from synth.knowledge.rows import Reading
 from synth.knowledge.text import tidy
@@ -19,7 +20,8 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])|[_-]+")
 
 def rdf_triples(path: Path, name: str, *, language: str = "en") -> Reading:
     """Read a graph. Things are called as their rdfs:label in `language` says, else in no language, else as the end of
-    their address; further labels are other names, and rdf:type is their type. A literal in another language is no fact.
+    their address; further labels are other names, and rdf:type is their type. What an address names is a thing too
+    if nothing else is stated of it. A literal in another language is no fact.
     A statement about a thing without an address is quarantined. A graph has no order: rows are sorted by their text.
 
     Raises ValueError for a file that is neither, or holds no statement, or without rdflib.
@@ -39,6 +41,7 @@ def rdf_triples(path: Path, name: str, *, language: str = "en") -> Reading:
             labels.setdefault(s, []).append(tidy(str(o)))
         elif str(p) == _TYPE and isinstance(o, rdflib.URIRef):
             types.setdefault(s, _words(str(o)).lower().replace(" ", "_"))
+    things = _things(triples, types)
     reading = Reading()
     called = lambda x: labels[x][0] if labels.get(x) else _end(str(x))  # noqa: E731
     for x, others in labels.items():
@@ -58,12 +61,28 @@ def rdf_triples(path: Path, name: str, *, language: str = "en") -> Reading:
             relation=_words(str(p)).lower().replace(" ", "_"),
             object=tidy(str(o)) if literal else called(o),
             subject_type=types.get(s, ""),
-            object_type="" if literal else types.get(o, ""),
+            object_type="" if literal else types.get(o, THING if p in things else ""),
             source=place,
             span=span,
         )
         reading.rows.append(row)
     return reading
+
+
+def _things(triples: Sequence[Any], types: Mapping[Any, str]) -> set[Any]:
+    """The predicates most of whose objects are addresses, none with a type and at most half of them subjects: `infer`
+    would take them for texts."""
+    objects: dict[Any, list[Any]] = {}
+    for _, p, o in triples:
+        objects.setdefault(p, []).append(o)
+    subjects = {s for s, p, _ in triples if str(p) not in (_LABEL, _TYPE)}
+    return {
+        p
+        for p, some in objects.items()
+        if 2 * sum(type(o).__name__ == "URIRef" for o in some) > len(some)
+        and not any(o in types for o in some)
+        and 2 * sum(o in subjects for o in some) <= len(some)
+    }
 
 
 def _end(address: str) -> str:

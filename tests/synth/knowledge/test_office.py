@@ -11,6 +11,7 @@ import pytest
 
 from synth.knowledge import office
 from synth.knowledge.documents import read_document
+from synth.knowledge.ingest import build
 from synth.knowledge.sources import read_source
 from tasks.knowledge.guess import guess
 
@@ -113,6 +114,21 @@ def test_rdf_is_read_by_its_labels(tmp_path):
     }
     assert reading.aliases == {("small_country", "Norvia"): ("Old Norvia",)}
     assert [q.reason for q in reading.quarantined] == ["blank_node", "blank_node"]
+
+
+def test_an_address_of_which_nothing_is_stated_is_a_thing(tmp_path):
+    lines = ["@prefix e: <https://example.org/> ."]
+    lines += [
+        "e:Aro e:colour e:dark_red ; e:near e:Bel ; e:motto 'x' .",
+        "e:Bel e:colour e:dark_red ; e:near e:Aro ; e:motto 'y' .",
+    ]
+    (tmp_path / "g.ttl").write_text("\n".join([*lines, "e:Cor e:colour e:blue ; e:seen 'no', 'yes', e:blue ."]))
+    built = build([read_source(tmp_path / "g.ttl", "rdf_triples", name="g")])
+    kb = built.kb
+    assert not built.quarantined and kb.forward("thing:Aro", "colour") == ("thing:dark red",)
+    assert set(kb.backward("colour", "thing:dark red")) == {"thing:Aro", "thing:Bel"}
+    assert kb.relations["near"].range == "thing", "subjects lead on as before"
+    assert kb.relations["motto"].literal and kb.relations["seen"].literal, "texts, for the most part"
 
 
 @pytest.mark.parametrize(
