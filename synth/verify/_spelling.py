@@ -6,7 +6,8 @@ answer is wrapped, the wrapping is removed: a code fence, backticks, ** **, doub
 words around it stays unchanged.
 
 code     nothing else: signs inside a program are its own
-literal  in addition a full stop behind letters, digits and spaces; nothing at all where the question or the reference
+literal  in addition a full stop behind letters, digits and spaces, and behind numbers in a list where the reference is
+         one ("1-3; 5-8."); nothing at all where the question or the reference
          itself holds a sign of markup
 text     all kinds of space are one space, all dashes and minus signs "-", full-width digits and punctuation ASCII; one
          full stop at the end goes. Letters keep their alphabet, accents and case
@@ -58,6 +59,7 @@ _MARKS = re.compile(r"[`*$\"“”\\]")
 _OPENING = tuple('`*$"\\~')  # what a wrapper begins with
 _SIGNS = re.compile(r"[\\{\[]")
 _BARE = re.compile(r"[\w ]+\.")
+_LISTED = re.compile(r"[A-Za-z ;,-]*[0-9][A-Za-z0-9 ;,-]*")
 
 
 def plain(answer: str, form: Form, question: str = "", reference: str = "") -> str:
@@ -77,7 +79,8 @@ def plain(answer: str, form: Form, question: str = "", reference: str = "") -> s
         if reference.endswith(".") or not text.endswith("."):
             return text
         without = _unwrapped(text[:-1])
-        return without if without != text[:-1] or _BARE.fullmatch(text) else text
+        listed = _LISTED.fullmatch(reference) and _LISTED.fullmatch(without)
+        return without if without != text[:-1] or listed or _BARE.fullmatch(text) else text
     if form == "code":
         match = _FENCE.fullmatch(text)
         return match[2] if match and match[1] not in match[2] else _backticks(text)

@@ -881,6 +881,7 @@ GRAMMAR: dict[str, Callable[[Problem], tuple[Forms, Forms]]] = {
     "screen_tree": screen_tree,
     "painted": painted,
 }
+SCREEN = "Screen of 32: red button 1 2; cursor 0 0\nPress the red button."
 # (verifier, reference, knobs, question, right answers, wrong answers)
 HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (
     ("exact", "C", {}, "Which language?", ["c", "`C`", "C."], ["C#", "C++", "C-", "C\u266f", "C*", "Objective C"]),
@@ -1194,6 +1195,23 @@ HAND: tuple[tuple[str, str, dict, str, list[str], list[str]], ...] = (
         ["[1] > [2] > [3]", "[2] > [1]", "[2] < [1] < [3]", "[2] > [1] > [3] > [4]", "213"],
     ),
     ("literal", "a*b", {}, "Write a*b.", ["a*b", " a*b "], ["ab", "`a*b`", "a*b.", "*a*b*"]),
+    *(
+        (
+            verifier,
+            reference,
+            {},
+            question,
+            [reference, f"{reference}.", f"**{reference}**."],
+            [f"{reference}..", f"{reference}!"],
+        )
+        for verifier, reference, question in (
+            ("segments", "1-3", "In which frames?"),
+            ("segments", "2-3; 5-8", "In which frames?"),
+            ("boxes", "25 9 31 15; 1 17 7 23", "Which boxes?"),
+            ("clicks", "click 1 2", SCREEN),
+            ("clicks", "click 1 2; click 1 2; click 1 2", SCREEN),
+        )
+    ),
     ("literal", "C.", {}, "Copy the text.", ["C.", '"C."'], ["C", "c.", "C..", "C#."]),
     (
         "item_set",
