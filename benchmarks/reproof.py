@@ -34,7 +34,7 @@ from tasks.planning.pieces import files, find, module
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "reproof.json"
-ITEMS, DRAWS, SEEDS = 10_000, 100_000, (42, 43)
+ITEMS, DRAWS, SECONDS, SEEDS = 10_000, 100_000, 100.0, (42, 43)
 COMMAND = "make bench-reproof"
 
 
@@ -115,12 +115,19 @@ def speed() -> dict[str, float]:
     return {r["case"].split(" ")[0]: r["value"] for r in known if r["metric"] == "generated"}
 
 
+def command(args: argparse.Namespace) -> str:
+    """What makes such results: `make bench-reproof`, or the module with the options that differ from that."""
+    usual = {"items": ITEMS, "draws": DRAWS, "seconds": SECONDS}
+    other = "".join(f" --{key} {getattr(args, key):g}" for key, value in usual.items() if getattr(args, key) != value)
+    return f"python -m benchmarks.reproof{other}" if other else COMMAND
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS)
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument(
-        "--seconds", type=float, default=100.0, help="of CPU time for one list of items of a family, at most"
+        "--seconds", type=float, default=SECONDS, help="of CPU time for one list of items of a family, at most"
     )
     parser.add_argument("--again", action="store_true", help="measure what is there already too")
     parser.add_argument("--prove", type=Path, help="certify the problems of this file and print how many are proved")
@@ -134,7 +141,7 @@ def main() -> int:
         known = [r for r in results if r["case"].split(" ")[0] == name]
         if any(r["metric"] == "proved again" and r["n"] >= args.items for r in known) and not args.again:
             continue
-        new = measure(name, args.items, args.draws, args.seconds)
+        new = [{**r, "command": command(args)} for r in measure(name, args.items, args.draws, args.seconds)]
         results = sorted([*(r for r in results if r not in known), *new], key=lambda r: r["case"])
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(
