@@ -18,11 +18,11 @@ def by_answer(rng: Random, once: Callable[[Random], tuple[int | None, T]], draws
             them can be used
     """
     while True:
-        found: dict[int, T] = {}
+        problems: dict[int, T] = {}
         for answer, problem in _drawn(rng, once, draws):
-            found.setdefault(answer, problem)
-        if found:
-            return found[rng.choice(sorted(found))]
+            problems.setdefault(answer, problem)
+        if problems:
+            return problems[rng.choice(sorted(problems))]
 
 
 def _drawn(rng: Random, once: Callable[[Random], tuple[int | None, T]], draws: int) -> Iterator[tuple[int, T]]:
