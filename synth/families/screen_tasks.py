@@ -91,10 +91,11 @@ def draw(rng: Random, *, widgets: int, steps: int, asks: Sequence[str] = ASKS) -
         answer = "; ".join(_box(w) for w in shown.widgets if w.kind == of)
     elif kind == "judge":
         told, done = zip(*_requested(rng, shown, steps), strict=True)
-        shown, right = _begun(rng, shown, done)
-        good = rng.random() < 0.5
+        request = f"{', then '.join(told)}.".capitalize()
+        shown = _begun(rng, shown, done)
+        right, good = _helpful(request, shown), rng.random() < 0.5
         action = rng.choice(right if good else _others(rng, shown, right))
-        query = f"{', then '.join(told)}.".capitalize() + f" Action: {action}. Is it right?"
+        query = f"{request} Action: {action}. Is it right?"
         answer = "yes" if good else "no"
     elif kind == "elements":
         query, answer = "Which elements are shown?", "; ".join(f"{w.kind} {_box(w)}" for w in shown.widgets)
@@ -116,18 +117,12 @@ def _requested(rng: Random, shown: Screen, steps: int) -> list[tuple[str, str]]:
     return out
 
 
-def _begun(rng: Random, shown: Screen, done: Sequence[str]) -> tuple[Screen, list[str]]:
-    """The screen after some of the actions of a request, and those that are right then: the letter of a field that has the
-    focus, else the first action of each part that is left."""
-    parts = [d.split("; ") for d in done]
-    flat = [(k, a) for k, part in enumerate(parts) for a in part]
-    n = rng.randrange(len(flat))
-    for _, action in flat[:n]:
+def _begun(rng: Random, shown: Screen, done: Sequence[str]) -> Screen:
+    """The screen after some of the actions of a request."""
+    actions = "; ".join(done).split("; ")
+    for action in actions[: rng.randrange(len(actions))]:
         shown = after(shown, action)
-    part, following = flat[n]
-    if following != parts[part][0]:
-        return shown, [following]
-    return shown, [p[0] for p in parts[part:]]
+    return shown
 
 
 def _others(rng: Random, shown: Screen, right: Sequence[str]) -> list[str]:
@@ -148,20 +143,20 @@ def pose(spec: Spec) -> dict[str, Any]:
     verifier = next((v for kind, v in others.items() if ASKED[kind].fullmatch(query)), "boxes")
     posed = {"prompt": f"{shown.text}\n{query}", "answer": answer, "verifier": verifier}
     if match := ASKED["judge"].fullmatch(query):
-        return posed | {"verifier": "exact", "working": _helpful(match[1], shown)}
+        return posed | {"verifier": "exact", "working": ", ".join(_helpful(match[1], shown))}
     return posed
 
 
-def _helpful(request: str, shown: Screen) -> str:
+def _helpful(request: str, shown: Screen) -> list[str]:
     """The actions after which less of a request is left: a letter into the field that has the focus, else a click on each widget
     of it that is not as asked."""
     clicks = []
     for m in PART.finditer(request):
         w = shown.named(m[1] or m[3])
         if w.state == "focus":
-            return f"type {m[2]}"
+            return [f"type {m[2]}"]
         clicks += [] if w.state else [f"click {w.x} {w.y}"]
-    return ", ".join(clicks)
+    return clicks
 
 
 def _wanted(request: str, shown: Screen) -> Screen:
