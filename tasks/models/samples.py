@@ -8,7 +8,7 @@ and without them. PNGs are written by our own code, so nothing is to be installe
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from synth.pictures import name_of
@@ -16,7 +16,7 @@ from synth.types import Scored
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.storage.pictures import data_url
-from training.env.control._drawn import drawer
+from training.env.control._drawn import Drawing, drawer
 from training.types import Group, Rollout
 
 PAGE, ROWS = "samples.html", "samples.jsonl"
@@ -28,11 +28,7 @@ OF_ALL = ("score", "return", "steps", "unpaid", "cut", "calls")  # parts of ever
 class Samples:
     """The samples kept so far, one row each as `evaluate` keeps an episode. It is a part of a run that has a state (`train_loop.Part`)."""
 
-    def __init__(self, world: Any, steps: int) -> None:
-        """Raises ValueError for a world that makes nothing to look at (`shown` says so before)."""
-        draw = drawer(world)
-        if draw is None:
-            raise ValueError("a world whose samples nobody can draw")
+    def __init__(self, draw: Callable[[Rollout], Drawing], steps: int) -> None:
         self._draw, self.at, self.rows = draw, {0, steps // 2, steps - 1}, []
 
     def see(self, step: int, groups: Sequence[Group]) -> None:
@@ -87,4 +83,5 @@ class Samples:
 
 def shown(world: Any, steps: int) -> Samples | None:
     """What keeps the samples of a run in this world; None where there is nothing to look at."""
-    return None if drawer(world) is None else Samples(world, steps)
+    draw = drawer(world)
+    return None if draw is None else Samples(draw, steps)

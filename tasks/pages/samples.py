@@ -20,7 +20,7 @@ def whole(rows: Sequence[Mapping[str, Any]], recipe: str, seed: int) -> Markup:
         f"Recipe: {recipe or 'the defaults'}. Seed: {seed}. Of the first, the middle and the last step: the first prompts, and the first "
         "samples of each, whatever they scored. Steps are counted from 0, as in curve.csv. Samples have the noise of training."
     )
-    lead = "What was asked, what was made, and what it was paid."
+    lead = "Prompts, samples and their rewards."
     return page.page("Espalier: what the policy makes", lead, facts, sections(rows))
 
 
@@ -31,10 +31,10 @@ def sections(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, Markup]]:
 
 
 def _by_prompt(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[tuple[list[str], str, str]]]]:
-    """(what was asked, [(pictures, score and parts, the sample in words)]) of the rows of a step."""
+    """(prompt, [(pictures, score and parts, the sample in words)]) of the rows of a step."""
     out: dict[tuple[str, str], list[tuple[list[str], str, str]]] = {}
     for row in rows:
         prompt, answer = row["messages"]
-        paid = ", ".join([row["outcome"], *(f"{k} {v:.3g}" for k, v in row["parts"].items())])
-        out.setdefault((row["group"], prompt["content"]), []).append((page.pictures(answer), paid, answer["content"]))
+        reward = ", ".join([row["outcome"], *(f"{k} {v:.3g}" for k, v in row["parts"].items())])
+        out.setdefault((row["group"], prompt["content"]), []).append((page.pictures(answer), reward, answer["content"]))
     return [(prompt, samples) for (_, prompt), samples in out.items()]
