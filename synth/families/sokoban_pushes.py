@@ -124,28 +124,7 @@ def solve(question: str) -> str:
     rows = WORDINGS.read(question)["room"].split("/")
     grid = {(r, c): x for r, row in enumerate(rows) for c, x in enumerate(row) if x != "#"}
     start, box, goal = (next(p for p, x in grid.items() if x == sign) for sign in "PBG")
-
-    def walked(places: set[tuple[Place, Place]]) -> set[tuple[Place, Place]]:
-        """All that can be reached from these without touching the box."""
-        out, waiting = set(places), list(places)
-        while waiting:
-            (r, c), stands = waiting.pop()
-            for there in ((r + 1, c), (r - 1, c), (r, c + 1), (r, c - 1)):
-                if there in grid and there != stands and (there, stands) not in out:
-                    out.add((there, stands))
-                    waiting.append((there, stands))
-        return out
-
-    ring, seen, pulls = walked({(p, goal) for p in grid if p != goal}), set(), 0
-    while (start, box) not in ring:
-        seen |= ring
-        pulled = set()
-        for (r, c), (p, q) in ring:
-            back = (2 * r - p, 2 * c - q)
-            if abs(r - p) + abs(c - q) == 1 and back in grid:
-                pulled.add((back, (r, c)))
-        ring = walked(pulled) - seen
-        pulls += 1
-        if not ring:
-            raise Refused("impossible: the box cannot be brought to the goal")
-    return str(pulls)
+    pushes = pulls(grid.keys(), goal).get((start, box))
+    if pushes is None:
+        raise Refused("impossible: the box cannot be brought to the goal")
+    return str(pushes)
