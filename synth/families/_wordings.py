@@ -4,7 +4,7 @@ cannot diverge."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from synth.families._sample import Refused
@@ -37,6 +37,22 @@ class Wordings:
             if match := reader.fullmatch(question):
                 return match.groupdict()
         raise Refused(f"roundtrip: {question!r} is none of the wordings")
+
+
+def read_kind(kinds: Mapping[str, Wordings], question: str) -> tuple[str, dict[str, str]]:
+    """The kind of a question, of a family that asks for several things and has Wordings for each, and its fields. Raises
+    Refused for a text of no kind."""
+    for kind, wordings in kinds.items():
+        try:
+            return kind, wordings.read(question)
+        except Refused:
+            continue
+    raise Refused(f"roundtrip: {question!r} is none of the wordings of {', '.join(kinds)}")
+
+
+def by_kind(wordings: Wordings | Mapping[str, Wordings]) -> dict[str, Wordings]:
+    """A family's `WORDINGS`, which are Wordings or, where it asks for several things, Wordings by kind: always by kind."""
+    return {"": wordings} if isinstance(wordings, Wordings) else dict(wordings)
 
 
 def _pattern(form: str, fields: dict[str, str]) -> str:

@@ -7,14 +7,14 @@ are hidden until one more would be ambiguous."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import product
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"size": 4, "shown": 8}, {"size": 4, "shown": 0}, {"size": 6, "shown": 20}, {"size": 6, "shown": 0})
@@ -22,8 +22,16 @@ CERTIFICATE = (
     "all full grids, those with the shown cells",
     "search cell by cell over the text, all completions counted",
 )
-RULES = "each row and column has as many 0 as 1 and no three equal neighbours"
-_TEXT = re.compile(rf"Fill the (\d) x \1 grid so that {RULES}: ([01./]+)")
+WORDINGS = Wordings(
+    "Fill the {n} x {n} grid {grid} so that each row and column has as many 0 as 1 and no three equal neighbours.",
+    "Complete the takuzu {grid} of {n} x {n} cells: no three equal digits next to each other, and as many 0 as 1 in every row and every column.",
+    "The grid {grid} needs a 0 or a 1 in each empty cell. Each of its {n} rows and {n} columns must hold as many 0 as 1, and nowhere may three equal digits follow one another.",
+    "In the {n} x {n} grid {grid} three equal digits in succession are forbidden, in rows and in columns, and every row and column has as many 0 as 1. Complete it.",
+    "Solve the binary puzzle {grid} of {n} x {n} cells: all rows and columns hold as many 0 as 1 and no run of three equal digits.",
+    answer="Rows are parted by /, and . is an empty cell. Answer with the full grid in the same form.",
+    n=r"\d",
+    grid="[01.]+(?:/[01.]+)+",
+)
 Spec = tuple[int, str, str]
 
 
@@ -98,13 +106,13 @@ def _rows(cells: str, size: int) -> str:
 
 def pose(spec: Spec) -> dict[str, Any]:
     size, solution, puzzle = spec
-    prompt = f"Fill the {size} x {size} grid so that {RULES}: {_rows(puzzle, size)}"
+    prompt = WORDINGS.write(n=size, grid=_rows(puzzle, size))
     return {"prompt": prompt, "answer": _rows(solution, size), "verifier": "grid"}
 
 
 def solve(question: str) -> str:
-    size_text, text = parsed(_TEXT, question).groups()
-    n, shown = int(size_text), text.replace("/", "")
+    read = WORDINGS.read(question)
+    n, shown = int(read["n"]), read["grid"].replace("/", "")
     if len(shown) != n * n:
         raise Refused(f"roundtrip: {len(shown)} cells in a grid of {n} x {n}")
     cells, solutions = list(shown), []

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 from synth.verify.layout import fits
 
@@ -21,8 +22,15 @@ LADDER = (
     {"boxes": 5, "size": 7, "relations": 3},
 )
 CERTIFICATE = ("boxes drawn in place", "search over all places from the text")
-_TEXT = re.compile(
-    r"Place the boxes (.+) in a (\d+) x (\d+) frame without overlap(?:, (.+))?\. Give the left and top edge of each\."
+WORDINGS = Wordings(
+    "Place the boxes {boxes} in a frame {w} wide and {h} high without overlap, with {relations}.",
+    "A page is {w} wide and {h} high. Where can the pictures {boxes} go, with {relations} and without overlap?",
+    "Arrange {boxes} on a sheet of width {w} and height {h} so that none overlap, with {relations}.",
+    "Find places for the boxes {boxes} inside a {w} x {h} frame. They must not overlap. Required: {relations}.",
+    "A wall, {w} wide and {h} high, is to hold the posters {boxes}, no two of them overlapping, with {relations}. Where does each go?",
+    answer="Sizes are width x height, nothing is turned. Answer with the left and top edge of each, counted from 0, such as A 0 2, B 3 1.",
+    boxes=r"[A-Z] \(\d+ x \d+\)(?:(?:, | and )[A-Z] \(\d+ x \d+\))+",
+    relations=r"[A-Z] (?:left of|above) [A-Z](?:(?:, | and )[A-Z] (?:left of|above) [A-Z])*",
 )
 _BOX = re.compile(r"([A-Z]) \((\d+) x (\d+)\)")
 _RELATION = re.compile(r"([A-Z]) (left of|above) ([A-Z])")
@@ -71,10 +79,13 @@ def draw(rng: Random, *, boxes: int, size: int, relations: int) -> tuple[str, tu
 
 def pose(spec: tuple) -> dict[str, Any]:
     width, height, boxes, at, relations = spec
-    listed = ", ".join(f"{n} ({w} x {h})" for n, (w, h) in boxes.items())
-    sentences = ", ".join(f"{a} {kind} {b}" for a, kind, b in relations)
     return {
-        "prompt": f"Place the boxes {listed} in a {width} x {height} frame without overlap, {sentences}. Give the left and top edge of each.",
+        "prompt": WORDINGS.write(
+            boxes=listed([f"{n} ({w} x {h})" for n, (w, h) in boxes.items()]),
+            w=width,
+            h=height,
+            relations=listed([f"{a} {kind} {b}" for a, kind, b in relations]),
+        ),
         "answer": ", ".join(f"{n} {x} {y}" for n, (x, y) in at.items()),
         "verifier": "layout",
         "args": {
@@ -87,10 +98,10 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    listed, width_text, height_text, sentences = parsed(_TEXT, question).groups()
-    width, height = int(width_text), int(height_text)
-    boxes = {n: (int(w), int(h)) for n, w, h in _BOX.findall(listed)}
-    relations = _RELATION.findall(sentences or "")
+    read = WORDINGS.read(question)
+    width, height = int(read["w"]), int(read["h"])
+    boxes = {n: (int(w), int(h)) for n, w, h in _BOX.findall(read["boxes"])}
+    relations = _RELATION.findall(read["relations"])
     low = {n: [0, 0] for n in boxes}
     high = {n: [width - w, height - h] for n, (w, h) in boxes.items()}
     for _ in boxes:  # what the relations say of each box alone, after as many rounds as the longest chain

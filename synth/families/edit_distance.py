@@ -6,17 +6,26 @@ guess pays."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"length": 5, "edits": 5}, {"length": 7, "edits": 6}, {"length": 10, "edits": 8}, {"length": 14, "edits": 11})
 CERTIFICATE = ("table of Wagner and Fischer", "furthest-reaching diagonals of Ukkonen")
-_TEXT = re.compile(r"What is the edit distance from ([a-z]+) to ([a-z]+)\?")
+WORDINGS = Wordings(
+    "What is the edit distance from {a} to {b}?",
+    "How few changes turn {a} into {b}?",
+    "A typist wants to change the string {a} into {b} in as few steps as possible. How many steps does that take?",
+    "Find the smallest number of changes that make {b} out of {a}.",
+    "Two spellings, {a} and {b}, were found. What is the Levenshtein distance between them?",
+    answer="One change inserts, deletes or replaces one letter. Answer with one integer.",
+    a="[a-z]+",
+    b="[a-z]+",
+)
 
 
 def edit_distance(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -63,7 +72,7 @@ def distance(a: str, b: str) -> int:
 def pose(pair: tuple[str, str]) -> dict[str, Any]:
     a, b = pair
     return {
-        "prompt": f"What is the edit distance from {a} to {b}?",
+        "prompt": WORDINGS.write(a=a, b=b),
         "answer": str(distance(a, b)),
         "verifier": "number",
         "args": {"kind": "integer"},
@@ -73,7 +82,8 @@ def pose(pair: tuple[str, str]) -> dict[str, Any]:
 def solve(question: str) -> str:
     """The first cost at which a diagonal reaches both ends; `reach[k]` is the furthest row on diagonal k at the present
     cost."""
-    a, b = parsed(_TEXT, question).groups()
+    read = WORDINGS.read(question)
+    a, b = read["a"], read["b"]
     goal, reach = len(b) - len(a), {0: _slide(a, b, 0, 0)}
     cost = 0
     while reach.get(goal, -1) < len(a):

@@ -3,7 +3,7 @@
 Certificate: the drawn program on the values; from the text, every program of at most `MOST` steps over the whole
 vocabulary that fits all examples is enumerated, and all of them must agree on the new list (else the item is quarantined
 as not unique). So the answer does not depend on which of the fitting programs a solver has in mind, as long as it is no
-longer than the drawn one may be. Difficulty axes: steps of the program, examples (fewer are harder).
+longer than the drawn one may be. Difficulty axes: steps of the program, examples, length of the lists.
 """
 
 from __future__ import annotations
@@ -14,17 +14,27 @@ from random import Random
 from typing import Any
 
 from synth.families._lists import STEPS, Step, apply, draw_step, phrase
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"steps": 1, "examples": 6, "length": 6},
-    {"steps": 2, "examples": 7, "length": 6},
-    {"steps": 2, "examples": 4, "length": 7},
+    {"steps": 1, "examples": 5, "length": 6},
+    {"steps": 2, "examples": 6, "length": 6},
+    {"steps": 2, "examples": 6, "length": 8},
 )
 CERTIFICATE = ("the drawn program", "every program of up to two steps that fits the examples")
 MOST = 2
-_TEXT = re.compile(r"(f\(.+); what is f\(([\d ]+)\)\?")
+WORDINGS = Wordings(
+    "A function of lists has {shown}. What is f({query})?",
+    "Find the rule behind {shown} and give f({query}).",
+    "A machine turns lists into lists: {shown}. What does it make of {query}?",
+    "{shown}. Apply the same function to {query}.",
+    "A short program f gave {shown}. Which list will f({query}) be?",
+    answer="Answer with the numbers, parted by spaces.",
+    shown=r"f\([\d ]+\) = [\d ]+(?:; f\([\d ]+\) = [\d ]+)*",
+    query=r"[\d ]+",
+)
 _EXAMPLE = re.compile(r"f\(([\d ]+)\) = ([\d ]+|none)")
 Values = tuple[int, ...]
 Spec = tuple[list[Step], list[Values], Values]
@@ -67,7 +77,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     program, lists, query = spec
     shown = "; ".join(f"f({_text(xs)}) = {_text(run(program, xs))}" for xs in lists)
     return {
-        "prompt": f"{shown}; what is f({_text(query)})?",
+        "prompt": WORDINGS.write(shown=shown, query=_text(query)),
         "answer": _text(run(program, query)),
         "verifier": "ordered_list",
         "working": f"f: {', then '.join(map(phrase, program))}.",
@@ -83,8 +93,9 @@ def _read(text: str) -> Values:
 
 
 def solve(question: str) -> str:
-    shown, query = parsed(_TEXT, question).groups()
-    pairs = [(_read(a), _read(b)) for a, b in _EXAMPLE.findall(shown)]
+    read = WORDINGS.read(question)
+    query = read["query"]
+    pairs = [(_read(a), _read(b)) for a, b in _EXAMPLE.findall(read["shown"])]
     goal = tuple(b for _, b in pairs)
     rows = [
         (*(a for a, _ in pairs), _read(query))

@@ -6,13 +6,13 @@ one. Difficulty axes: size of the board."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"size": 6}, {"size": 8}, {"size": 9}, {"size": 10})
@@ -20,7 +20,16 @@ CERTIFICATE = (
     "all placements of the board, those with the shown queens",
     "search over bit masks from the text, all counted",
 )
-_TEXT = re.compile(r"Place (\d+) queens on a \1 x \1 board so that none attacks another, one for each row: ([\d? ]+)")
+WORDINGS = Wordings(
+    "Place {n} queens on a {n} x {n} board so that none attacks another, one for each row: {rows}.",
+    "A chess board of {n} x {n} squares needs {n} queens of which no two attack each other. The columns of those that stand, row by row: {rows}. Where do the others go?",
+    "Complete {rows} to a solution of the puzzle of {n} queens, of which no two share a row, column or diagonal.",
+    "On a {n} x {n} board every row gets one queen, and no queen may attack another. So far the rows hold {rows}. Fill in the rest.",
+    "{n} queens stand on a {n} x {n} board, one in each row, and none attacks another. Their columns are {rows}. Find the unknown ones.",
+    answer="Columns are counted from 1, and ? is a row whose queen is missing. Answer with the columns of all rows, parted by spaces.",
+    n=r"\d+",
+    rows=r"[\d?]+(?: [\d?]+)+",
+)
 
 
 def n_queens(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -70,15 +79,17 @@ def pose(spec: tuple[int, tuple[int, ...], tuple[int, ...]]) -> dict[str, Any]:
     size, solution, shown = spec
     rows = " ".join(str(c) if r in shown else "?" for r, c in enumerate(solution))
     return {
-        "prompt": f"Place {size} queens on a {size} x {size} board so that none attacks another, one for each row: {rows}",
+        "prompt": WORDINGS.write(n=size, rows=rows),
         "answer": " ".join(map(str, solution)),
         "verifier": "ordered_list",
     }
 
 
 def solve(question: str) -> str:
-    size_text, text = parsed(_TEXT, question).groups()
-    size, shown = int(size_text), text.split()
+    read = WORDINGS.read(question)
+    size, shown = int(read["n"]), read["rows"].split()
+    if len(shown) != size:
+        raise Refused(f"roundtrip: {len(shown)} rows on a board of {size} x {size}")
     solutions: list[list[int]] = []
 
     def search(row: int, columns: int, left: int, right: int, placed: list[int]) -> None:

@@ -3,7 +3,7 @@
 Certificate: coefficients by convolution and by the power rule on the values; from the text the product is interpolated:
 it is evaluated at as many points as its degree needs, and Newton's divided differences (for a derivative, of the
 polynomial's own values) give the coefficients. The verifier takes any way to write the same function. Difficulty axes:
-degree, size of the coefficients, factors."""
+degree of a factor, size of the coefficients, factors."""
 
 from __future__ import annotations
 
@@ -14,17 +14,38 @@ from math import prod
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
     {"factors": 2, "degree": 1, "size": 9, "kinds": ("Expand",)},
-    {"factors": 1, "degree": 4, "size": 20, "kinds": ("Differentiate",)},
+    {"factors": 1, "degree": 3, "size": 20, "kinds": ("Differentiate",)},
     {"factors": 2, "degree": 2, "size": 12, "kinds": ("Expand", "Differentiate")},
     {"factors": 3, "degree": 2, "size": 20, "kinds": ("Expand",)},
 )
 CERTIFICATE = ("convolution, power rule", "interpolation of values of the text")
-_TEXT = re.compile(r"(Expand|Differentiate) (.+)\.")
+_FORM = "Answer with a polynomial in x such as 3x^2 - x + 4."
+WORDINGS = {
+    "Expand": Wordings(
+        "Expand {text}.",
+        "Multiply out {text}.",
+        "Write {text} without parentheses.",
+        "What polynomial is {text} when it is multiplied out?",
+        "A student has to remove the parentheses of {text} and add up equal powers. What does the student get?",
+        answer=_FORM,
+        text=r"(?:\([-+ x^\d]+\))+",
+    ),
+    "Differentiate": Wordings(
+        "Differentiate {text}.",
+        "What is the derivative of {text}?",
+        "Find f'(x) for f(x) = {text}.",
+        "A curve has the equation y = {text}. Give its slope as a function of x.",
+        "At time x a point on a line is at {text}. What is its velocity at time x?",
+        answer=_FORM,
+        text=r"[-+ x^\d]+",
+    ),
+}
 _TERM = re.compile(r"([-+]?) ?(\d*)(x?)(?:\^(\d))?")
 Poly = tuple[int, ...]  # coefficients from the constant up
 
@@ -52,9 +73,11 @@ def draw(
         return rng.choice((1, -1)) * rng.randint(1, size)
 
     kind = rng.choice(kinds)
+    if kind == "Differentiate":  # one polynomial, of the degree that the product would have
+        factors, degree = 1, factors * degree
     chosen = [
         tuple(coefficient() if rng.random() < 0.8 or k in (0, degree) else 0 for k in range(degree + 1))
-        for _ in range(factors if kind == "Expand" else 1)
+        for _ in range(factors)
     ]
     return f"{kind} {sorted(chosen)}", (kind, chosen)
 
@@ -75,7 +98,8 @@ def pose(spec: tuple[str, list[Poly]]) -> dict[str, Any]:
     kind, chosen = spec
     if kind == "Differentiate":
         result = [k * c for k, c in enumerate(chosen[0])][1:]
-        return {"prompt": f"Differentiate {write(chosen[0])}.", "answer": write(result), "verifier": "formula"}
+        prompt = WORDINGS[kind].write(text=write(chosen[0]))
+        return {"prompt": prompt, "answer": write(result), "verifier": "formula"}
     result, steps = list(chosen[0]), []
     for poly in chosen[1:]:
         longer = [0] * (len(result) + len(poly) - 1)
@@ -86,7 +110,7 @@ def pose(spec: tuple[str, list[Poly]]) -> dict[str, Any]:
         steps.append(write(result))
     text = "".join(f"({write(p)})" for p in chosen)
     return {
-        "prompt": f"Expand {text}.",
+        "prompt": WORDINGS[kind].write(text=text),
         "answer": write(result),
         "verifier": "formula",
         "working": "; ".join(steps[:-1]),
@@ -99,7 +123,8 @@ def read(text: str) -> list[tuple[int, int]]:
 
 
 def solve(question: str) -> str:
-    kind, text = parsed(_TEXT, question).groups()
+    kind, fields = read_kind(WORDINGS, question)
+    text = fields["text"]
     factors = [read(t) for t in (re.findall(r"\(([^)]+)\)", text) if kind == "Expand" else [text])]
     degree = sum(max(k for _, k in f) for f in factors)
     points = [Fraction(x) for x in range(degree + 1)]

@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item, parsed
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -24,7 +25,16 @@ LADDER = (
     {"root": 99, "denominator": 9, "scale": 9},
 )
 CERTIFICATE = ("expansion of the roots", "discriminant and substitution")
-_TEXT = re.compile(r"Solve (-?\d*)x\^2(?: ([-+]) (\d*)x)?(?: ([-+]) (\d+))? = 0\.")
+WORDINGS = Wordings(
+    "Solve {equation} for x.",
+    "Given that {equation}, what is x?",
+    "Find x: {equation}.",
+    "The equation {equation} has one root or two. What are the values of x?",
+    "What are the solutions of {equation} for x?",
+    answer="Answer with all different roots, integers or fractions such as -7/2, parted by spaces.",
+    equation=r"[-+ x^\d]+ = 0",
+)
+_EQUATION = re.compile(r"(-?\d*)x\^2(?: ([-+]) (\d*)x)?(?: ([-+]) (\d+))? = 0")
 Spec = tuple[tuple[Fraction, ...], tuple[int, int, int]]
 
 
@@ -61,7 +71,7 @@ def pose(spec: Spec) -> dict[str, Any]:
         text += f" {'-' if c < 0 else '+'} {abs(c)}"
     answer = " ".join(map(str, roots))
     return {
-        "prompt": f"Solve {text} = 0.",
+        "prompt": WORDINGS.write(equation=f"{text} = 0"),
         "answer": answer,
         "verifier": "item_set",
         "working": f"D = {b * b - 4 * a * c}, x = {', '.join(map(str, roots))}",
@@ -69,7 +79,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    lead, sign_b, size_b, sign_c, size_c = parsed(_TEXT, question).groups()
+    lead, sign_b, size_b, sign_c, size_c = parsed(_EQUATION, WORDINGS.read(question)["equation"]).groups()
     a = int(lead) if lead else 1
     b = 0 if sign_b is None else int(f"{sign_b}{size_b or 1}")
     c = 0 if sign_c is None else int(f"{sign_c}{size_c}")

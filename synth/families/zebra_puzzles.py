@@ -14,7 +14,8 @@ from itertools import permutations, product
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"houses": 3, "kinds": 2}, {"houses": 3, "kinds": 3}, {"houses": 4, "kinds": 2}, {"houses": 5, "kinds": 2})
@@ -32,7 +33,18 @@ KINDS = {
     "at": "{0} is in house {1}",
     "not": "{0} is not in house {1}",
 }
-_TEXT = re.compile(r"(\d) houses in a row\. (.+)\. Name the (.+), from left to right\.")
+WORDINGS = Wordings(
+    "{n} houses in a row, one of each in every house: {groups}. {clues}. List the {wanted} from left to right.",
+    "In each of {n} houses in a row is one of each: {groups}. Clues: {clues}. In which order do the {wanted} come?",
+    "{n} houses stand side by side. Each has one of each: {groups}. {clues}. What is the order of the {wanted}?",
+    "A street of {n} houses has one of each in every house: {groups}. {clues}. Name its {wanted} from left to right.",
+    "One of each in every one of {n} houses: {groups}. Hints: {clues}. Write down the {wanted} of the row.",
+    answer="Answer from left (house 1) to right, parted by spaces.",
+    n=r"\d",
+    groups=r"[\w ;]+",
+    clues=r"[\w ;]+",
+    wanted="persons|pets|drinks",
+)
 _PATTERNS = [(kind, re.compile(text.replace("{0}", r"(\w+)").replace("{1}", r"(\w+)"))) for kind, text in KINDS.items()]
 Clue = tuple[str, int, int]  # (kind, value, value or house), values numbered kind by kind
 
@@ -105,22 +117,21 @@ def pose(spec: tuple) -> dict[str, Any]:
     text = "; ".join(KINDS[k].format(words[a], b + 1 if k in ("at", "not") else words[b]) for k, a, b in clues)
     groups = [words[i : i + houses] for i in range(0, len(words), houses)]
     last = sorted(range(len(words) - houses, len(words)), key=lambda v: world[v])
-    listed = "; ".join(" ".join(sorted(g)) for g in groups)
+    together = "; ".join(" ".join(sorted(g)) for g in groups)
     return {
-        "prompt": f"{houses} houses in a row. One of each in every house: {listed}. {text}. "
-        f"Name the {' '.join(sorted(groups[-1]))}, from left to right.",
+        "prompt": WORDINGS.write(n=houses, groups=together, clues=text, wanted=f"{list(VALUES)[len(groups) - 1]}s"),
         "answer": " ".join(words[v] for v in last),
         "verifier": "ordered_list",
     }
 
 
 def solve(question: str) -> str:
-    houses_text, body, wanted = parsed(_TEXT, question).groups()
-    houses = int(houses_text)
-    listed, _, clue_text = body.removeprefix("One of each in every house: ").partition(". ")
-    kind_of = {w: k for k, group in enumerate(listed.split("; ")) for w in group.split()}
+    read = WORDINGS.read(question)
+    houses = int(read["n"])
+    kind_of = {w: k for k, group in enumerate(read["groups"].split("; ")) for w in group.split()}
+    wanted = set(VALUES[read["wanted"].removesuffix("s")]) & kind_of.keys()
     clues = []
-    for text in clue_text.split("; "):
+    for text in read["clues"].split("; "):
         match = next(((kind, *m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
         if match is None:
             raise Refused(f"roundtrip: {text!r} is no clue")
@@ -150,4 +161,4 @@ def solve(question: str) -> str:
     search(0)
     if len(solutions) != 1:
         raise Refused(f"{'not_unique' if solutions else 'impossible'}: {len(solutions)} arrangements")
-    return " ".join(sorted(wanted.split(), key=lambda w: solutions[0][w]))
+    return " ".join(sorted(wanted, key=lambda w: solutions[0][w]))

@@ -11,10 +11,11 @@ import pytest
 
 import synth.families
 from synth.families._sample import Refused
-from synth.families._wordings import Wordings, integers, listed
+from synth.families._wordings import Wordings, by_kind, integers, listed, read_kind
 from synth.types import Problem
 
 MODULES = {m.name: import_module(f"synth.families.{m.name}") for m in pkgutil.iter_modules(synth.families.__path__)}
+LINES = 20_000
 WORDED = {name: module for name, module in MODULES.items() if hasattr(module, "WORDINGS")}
 
 
@@ -36,21 +37,41 @@ def work(solve, question: str) -> int:
     return lines
 
 
+def effort(module, questions: list[str]) -> float:
+    """The mean work of the second route on the first questions: on four, and on more while all take less than LINES."""
+    efforts: list[int] = []
+    for question in questions:
+        if len(efforts) >= 4 and sum(efforts) > LINES:
+            break
+        efforts.append(work(module.solve, question))
+    return mean(efforts)
+
+
+def drawn(name: str, level: int) -> list[str]:
+    """The questions of twenty items of a level."""
+    items = [getattr(MODULES[name], name)(21, "train", i, levels=[level]) for i in range(20)]
+    return [p.question for p in items if isinstance(p, Problem)]
+
+
 @pytest.mark.parametrize("name", WORDED)
 def test_each_wording_is_used_and_a_harder_level_takes_more_work(name):
     module = WORDED[name]
-    forms, used, efforts = module.WORDINGS.forms, set(), []
-    assert len(set(forms)) >= 5 and len(module.LADDER) >= 3
+    kinds = by_kind(module.WORDINGS)
+    forms = {(kind, form) for kind, wordings in kinds.items() for form in wordings.forms}
+    used, efforts = set(), []
+    assert all(len(set(wordings.forms)) >= 5 for wordings in kinds.values()) and len(module.LADDER) >= 3
     for level in range(1, len(module.LADDER) + 1):
-        drawn = [getattr(module, name)(21, "train", i, levels=[level]) for i in range(20)]
-        questions = [p.question for p in drawn if isinstance(p, Problem)]
+        questions = drawn(name, level)
         for question in questions:
             (form,) = [
-                f for f, reader in zip(forms, module.WORDINGS.readers, strict=True) if reader.fullmatch(question)
+                (kind, f)
+                for kind, wordings in kinds.items()
+                for f, reader in zip(wordings.forms, wordings.readers, strict=True)
+                if reader.fullmatch(question)
             ]
             used.add(form)
-        efforts.append(mean(work(module.solve, question) for question in questions[:4]))
-    assert len(used) == len(forms), f"never used: {set(forms) - used}"
+        efforts.append(effort(module, questions))
+    assert used == forms, f"never used: {forms - used}"
     assert all(a <= 1.1 * b for a, b in zip(efforts, efforts[1:], strict=False)) and efforts[-1] > efforts[0], efforts
 
 
@@ -65,6 +86,18 @@ def test_a_question_is_read_by_what_wrote_it():
     for other in ("Add 1 to X. One integer.", "1 plus x, then 2 again? One integer.", "Add 1 to x."):
         with pytest.raises(Refused, match="roundtrip"):
             words.read(other)
+
+
+def test_a_question_of_several_kinds_is_read_by_its_kind():
+    kinds = {
+        "add": Wordings("Add {a} to {b}.", "{a} plus {b}?", answer="One integer."),
+        "double": Wordings("Double {a}.", "Twice {a}?", answer="One integer."),
+    }
+    assert read_kind(kinds, kinds["double"].write(a=4)) == ("double", {"a": "4"})
+    assert read_kind(kinds, kinds["add"].write(a=4, b=5)) == ("add", {"a": "4", "b": "5"})
+    with pytest.raises(Refused, match="roundtrip"):
+        read_kind(kinds, "Halve 4. One integer.")
+    assert by_kind(kinds) == kinds and by_kind(kinds["add"]) == {"": kinds["add"]}
 
 
 def test_lists_and_integers_by_hand():
