@@ -6,20 +6,26 @@ nothing changes. Difficulty axes: size of the grid, walls. A wall parts start an
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 from synth.verify.moves import STEPS
 
 LADDER = ({"size": 3, "walls": 0}, {"size": 4, "walls": 3}, {"size": 5, "walls": 6}, {"size": 6, "walls": 10})
 CERTIFICATE = ("breadth-first search over places with and without the key", "relaxation of distances over the text")
-_TEXT = re.compile(
-    r"Go from S to G by U, D, L, R in the fewest moves, # is a wall, D a door that opens with the key K: ([.#SGKD/]+)"
+WORDINGS = Wordings(
+    "Go from S to G in the fewest moves. # is a wall, D a door that opens with the key K.",
+    "A walker at S wants to reach G. The door D is locked until the walker has been at the key K, and # is a wall. What is a shortest walk?",
+    "Fetch the key K, pass the door D with it and reach G from S in as few moves as possible. # cannot be entered.",
+    "Find a shortest route from S to G on this map, where walls (#) block the way and the door (D) needs the key (K).",
+    "A robot has to get from S to G, by the key K and through the door D, and never onto a wall #. Which moves take it there soonest?",
+    answer="Answer with letters such as UURD for up, down, left and right. The map, rows parted by /: {grid}",
+    grid="[.#SGKD]+(?:/[.#SGKD]+)+",
 )
 
 
@@ -80,7 +86,7 @@ def _walk(rows: Sequence[str], start: tuple[int, int]) -> str:
 def pose(spec: tuple[list[str], str]) -> dict[str, Any]:
     rows, walk = spec
     return {
-        "prompt": f"Go from S to G by U, D, L, R in the fewest moves, # is a wall, D a door that opens with the key K: {'/'.join(rows)}",
+        "prompt": WORDINGS.write(grid="/".join(rows)),
         "answer": walk,
         "verifier": "moves",
         "args": {"rows": rows, "limit": len(walk)},
@@ -88,7 +94,7 @@ def pose(spec: tuple[list[str], str]) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    rows = parsed(_TEXT, question)[1].split("/")
+    rows = WORDINGS.read(question)["grid"].split("/")
     cells = {(r, c): x for r, row in enumerate(rows) for c, x in enumerate(row) if x != "#"}
     far = {
         (place, key): 0 if x == "G" else 1 << 30

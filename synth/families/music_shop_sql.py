@@ -18,15 +18,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
 from synth.families._tables import SYLLABLES
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split, seed_for
 from synth.verify._database import Tables, agreed
 
 LADDER = (
     {"artists": 3, "joins": 0, "kinds": ("genre", "longer")},
-    {"artists": 4, "joins": 1, "kinds": ("albums", "sizes")},
-    {"artists": 4, "joins": 2, "kinds": ("tracks", "catalogue", "longest")},
+    {"artists": 3, "joins": 1, "kinds": ("albums", "sizes")},
+    {"artists": 5, "joins": 2, "kinds": ("tracks", "catalogue", "longest")},
     {"artists": 5, "joins": 2, "kinds": ("without", "above")},
 )
 CERTIFICATE = ("sqlite runs the query on twelve databases", "loops over a plan read from the text, on the same twelve")
@@ -56,8 +57,16 @@ QUERIES = {
     f"(SELECT artist.id FROM {_JOIN} WHERE genre = '{{0}}' AND seconds > {{1}})",
     "above": f"SELECT name FROM track WHERE seconds > {{1}} AND seconds > ({_OWN})",
 }
-_SCHEMA = "Tables artist(id, name), album(id, title, artist), track(id, name, album, genre, seconds)."
-_TEXT = re.compile(re.escape(_SCHEMA) + r" Write SQL for (.+)\.")
+_SCHEMA = "artist(id, name), album(id, title, artist), track(id, name, album, genre, seconds)"
+WORDINGS = Wordings(
+    f"Tables {_SCHEMA}. Write SQL for {{ask}}.",
+    f"A music shop has the tables {_SCHEMA}. Find {{ask}}.",
+    f"Which query of {_SCHEMA} gives {{ask}}?",
+    f"The owner of a music shop wants to know {{ask}}. The tables are {_SCHEMA}.",
+    f"In SQLite there are {_SCHEMA}. Fetch {{ask}}.",
+    answer="An album names the id of its artist, a track that of its album. Answer with one SQL query.",
+    ask=r"[\w ,]+",
+)
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z ]{1,24}")
 
 
@@ -99,7 +108,7 @@ def draw(rng: Random, *, artists: int, joins: int, kinds: Sequence[str], databas
 
 
 def _part(rng: Random, artists: int, database: str) -> Tables:
-    """Some artists with up to three albums each and up to three tracks of each: at most 45 tracks."""
+    """Some artists with up to three albums each and up to three tracks of each: at most nine tracks for each."""
     shop = _chinook(database) if database else _invented(rng)
     rows: dict[str, list] = {"artist": [], "album": [], "track": []}
     for artist in rng.sample(shop, artists):
@@ -149,7 +158,7 @@ def _chinook(path: str) -> list[tuple[str, list]]:
 def pose(spec: tuple) -> dict[str, Any]:
     tables, kind, name, seconds = spec
     return {
-        "prompt": f"{_SCHEMA} Write SQL for {ASKS[kind].format(name, seconds)}.",
+        "prompt": WORDINGS.write(ask=ASKS[kind].format(name, seconds)),
         "answer": QUERIES[kind].format(name, seconds),
         "verifier": "sql",
         "args": {"tables": tables},
@@ -164,7 +173,7 @@ _ASKS = [
 
 def read(question: str) -> tuple[str, str, str]:
     """(kind, name, seconds) of the text, "" for what it does not say."""
-    ask = parsed(_TEXT, question)[1]
+    ask = WORDINGS.read(question)["ask"]
     matches = [(kind, m.groupdict()) for kind, p in _ASKS if (m := p.fullmatch(ask))]
     if len(matches) != 1:
         raise Refused(

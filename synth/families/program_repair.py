@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,8 +23,15 @@ LADDER = (
     {"lines": 6, "examples": 4},
 )
 CERTIFICATE = ("drawn and broken", "all edits of one line, run on the issue's examples")
-_TEXT = re.compile(
-    r"Fix one line: (x = x [-+*] \d+(?:; x = x [-+*] \d+)*)\. It should turn ((?:-?\d+ into -?\d+(?:, )?)+)\."
+WORDINGS = Wordings(
+    "Fix one line: {program}. It should turn {examples}.",
+    "One line of the program {program} is wrong. It is meant to turn {examples}. Repair it.",
+    "A user writes that {program} should turn {examples}, and it does not. Which line has to change, and how?",
+    "The program {program} has one mistake: it ought to turn {examples}. Which edit of one line mends it?",
+    "A test expects that {program} turns {examples}. Change one line so that it does.",
+    answer="Numbers in lines are from 1 to 19. Answer with - and the old line, then below it + and the new line.",
+    program=r"x = x [-+*] \d+(?:; x = x [-+*] \d+)*",
+    examples=r"-?\d+ into -?\d+(?:, -?\d+ into -?\d+)*",
 )
 _LINE = re.compile(r"x = x ([-+*]) (\d+)")
 Line = tuple[str, int]
@@ -83,7 +91,9 @@ def edit(old: Line, new: Line) -> str:
 def pose(spec: tuple) -> dict[str, Any]:
     broken, told, at, line = spec
     return {
-        "prompt": f"Fix one line: {'; '.join(map(write, broken))}. It should turn {', '.join(f'{x} into {y}' for x, y in told)}.",
+        "prompt": WORDINGS.write(
+            program="; ".join(map(write, broken)), examples=", ".join(f"{x} into {y}" for x, y in told)
+        ),
         "answer": edit(broken[at], line),
         "verifier": "patch",
         "args": {"program": [write(b) for b in broken]},
@@ -91,9 +101,9 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    program, told = parsed(_TEXT, question).groups()
-    broken = [(o, int(k)) for o, k in _LINE.findall(program)]
-    examples = [(int(a), int(b)) for a, b in re.findall(r"(-?\d+) into (-?\d+)", told)]
+    read = WORDINGS.read(question)
+    broken = [(o, int(k)) for o, k in _LINE.findall(read["program"])]
+    examples = [(int(a), int(b)) for a, b in re.findall(r"(-?\d+) into (-?\d+)", read["examples"])]
     fixes = fixed(broken, examples)
     if len(fixes) != 1:
         raise Refused(f"{'not_unique' if fixes else 'impossible'}: {len(fixes)} edits of one line fit")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"records": 2}, {"records": 4}, {"records": 7}, {"records": 11})
@@ -25,12 +26,39 @@ SENTENCES = (
     "On {day}, {who} signed ledger {n} in {where}.",
     "In {where}, ledger {n} was signed on {day} by {who}.",
 )
-QUESTIONS = {
-    "who": "Who signed ledger {}?",
-    "where": "Where was ledger {} signed?",
-    "day": "When was ledger {} signed?",
+_PASSAGE = r"[\w ,]+\.(?: [\w ,]+\.)*"
+WORDINGS = {
+    "who": Wordings(
+        "{text} Who signed ledger {n}?",
+        "{text} By whom was ledger {n} signed?",
+        "Read these notes. {text} Which person signed ledger {n}?",
+        "An archive says: {text} Give the name of the person who signed ledger {n}.",
+        "Find the signer of ledger {n} in this text: {text}",
+        answer="Answer with first and last name, copied from the text.",
+        text=_PASSAGE,
+        n=r"\d+",
+    ),
+    "where": Wordings(
+        "{text} Where was ledger {n} signed?",
+        "{text} In which place was ledger {n} signed?",
+        "Read these notes. {text} Which place is named for ledger {n}?",
+        "An archive says: {text} Give the place where ledger {n} was signed.",
+        "Find the place where ledger {n} was signed in this text: {text}",
+        answer="Answer with one word, copied from the text.",
+        text=_PASSAGE,
+        n=r"\d+",
+    ),
+    "day": Wordings(
+        "{text} When was ledger {n} signed?",
+        "{text} On which day was ledger {n} signed?",
+        "Read these notes. {text} Which date is named for ledger {n}?",
+        "An archive says: {text} Give the date on which ledger {n} was signed.",
+        "Find the date of ledger {n} in this text: {text}",
+        answer="Answer with day and month, copied from the text.",
+        text=_PASSAGE,
+        n=r"\d+",
+    ),
 }
-_TEXT = re.compile(r"(.+\.) (Who signed|Where was|When was) ledger (\d+)(?: signed)?\? Copy it from the text\.")
 _PATTERNS = [re.compile(re.sub(r"\\\{(\w+)\\\}", lambda m: f"(?P<{m[1]}>.+?)", re.escape(s))) for s in SENTENCES]
 
 
@@ -61,7 +89,7 @@ def draw(rng: Random, *, records: int) -> tuple[str, tuple[str, list[dict[str, s
         }
         for n in numbers
     ]
-    kind = rng.choice(sorted(QUESTIONS))
+    kind = rng.choice(sorted(WORDINGS))
     return f"{kind} {drawn}", (kind, drawn, [rng.choice(SENTENCES).format(**m) for m in drawn])
 
 
@@ -69,15 +97,15 @@ def pose(spec: tuple[str, list[dict[str, str]], list[str]]) -> dict[str, Any]:
     kind, records, sentences = spec
     record = records[len(records) // 2]
     return {
-        "prompt": f"{' '.join(sentences)} {QUESTIONS[kind].format(record['n'])} Copy it from the text.",
+        "prompt": WORDINGS[kind].write(text=" ".join(sentences), n=record["n"]),
         "answer": record[kind],
         "verifier": "literal",
     }
 
 
 def solve(question: str) -> str:
-    passage, ask, number = parsed(_TEXT, question).groups()
-    field = {"Who signed": "who", "Where was": "where", "When was": "day"}[ask]
+    field, read = read_kind(WORDINGS, question)
+    passage, number = read["text"], read["n"]
     values = []
     for sentence in re.findall(r"[^.]+\.", passage):
         for pattern in _PATTERNS:

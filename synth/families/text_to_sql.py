@@ -14,6 +14,7 @@ from typing import Any
 
 from synth.families._sample import Refused, item, parsed
 from synth.families._tables import SCHEMAS, draw_condition, draw_table, holds
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split, seed_for
 from synth.verify._database import agreed
 
@@ -29,7 +30,7 @@ CERTIFICATE = (
 )
 ASKS = {  # {0} a column of text, {1} one of numbers
     "list": "the {0} of all rows",
-    "count": "how many rows there are",
+    "count": "the number of rows",
     "sum": "the sum of {1}",
     "group": "each {0} with its sum of {1}",
     "top": "the largest {1} of each {0}",
@@ -43,7 +44,18 @@ QUERIES = {
     "top": "SELECT {0}, MAX({1}) FROM {2} WHERE {3} GROUP BY {0}",
     "above": "SELECT name FROM {2} WHERE {1} > (SELECT AVG({1}) FROM {2}) AND {3}",
 }
-_TEXT = re.compile(r"Table (\w+)\(([\w, ]+)\)\. Write SQL for (.+), where (.+)\.")
+WORDINGS = Wordings(
+    "Table {table}({columns}). Write SQL for {ask}, where {conditions}.",
+    "A database has the table {table}({columns}). Find {ask}, where {conditions}.",
+    "Someone wants to know {ask}, where {conditions}. The table is {table}({columns}).",
+    "Which query of {table}({columns}) gives {ask}, where {conditions}?",
+    "The table {table}({columns}) is stored in SQLite. Fetch {ask}, where {conditions}.",
+    answer="Answer with one SQL query.",
+    table=r"\w+",
+    columns=r"\w+(?:, \w+)*",
+    ask=r"[\w ]+",
+    conditions=r"[\w ]+",
+)
 _CONDITION = re.compile(r"(\w+) is (above |below |)(\w+)")
 
 
@@ -102,7 +114,9 @@ def pose(spec: tuple) -> dict[str, Any]:
     conditions = " and ".join(f"{c} is {words[s]}{v}" for c, s, v in where)
     columns = ", ".join(c for c, _ in tables[name]["columns"])
     return {
-        "prompt": f"Table {name}({columns}). Write SQL for {ASKS[kind].format(text, number)}, where {conditions}.",
+        "prompt": WORDINGS.write(
+            table=name, columns=columns, ask=ASKS[kind].format(text, number), conditions=conditions
+        ),
         "answer": write(kind, name, number, text, where),
         "verifier": "sql",
         "args": {"tables": tables},
@@ -111,15 +125,16 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 def read(question: str) -> tuple[str, str, str, str, list[Condition]]:
     """(kind, table, number column, text column, conditions) from the text."""
-    name, _, ask, conditions = parsed(_TEXT, question).groups()
+    fields = WORDINGS.read(question)
+    ask = fields["ask"]
     match = next(((k, m.groupdict()) for k, p in _ASKS if (m := p.fullmatch(ask))), None)
     if match is None:
         raise Refused(f"roundtrip: {ask!r} asks for nothing known")
     where: list[Condition] = []
-    for text in conditions.split(" and "):
+    for text in fields["conditions"].split(" and "):
         column, word, value = parsed(_CONDITION, text).groups()
         where.append((column, {"": "=", "above ": ">", "below ": "<"}[word], int(value) if value.isdigit() else value))
-    return match[0], name, match[1].get("x1", ""), match[1].get("x0", ""), where
+    return match[0], fields["table"], match[1].get("x1", ""), match[1].get("x0", ""), where
 
 
 def solve(question: str) -> str:
