@@ -96,8 +96,9 @@ models: $(STAMP) ## write the tables of docs/your-model.md anew from the cases o
 environments: $(STAMP) ## play the examples of docs/examples/environments.md and write the page anew
 	$(BIN)/python -m docs.generators.environments
 
-examples: $(STAMP) ## grow the questions of docs/examples/source-kinds.md, forty of each kind of source, and write the page anew
+examples: $(STAMP) ## write docs/examples/source-kinds.md (forty questions of each kind of source) and docs/examples/facts.md anew
 	$(BIN)/python -m docs.generators.source_kinds
+	$(BIN)/python -m docs.generators.facts
 
 media: $(STAMP) ## draw docs/images/media.png anew: what methods on pictures, clips, screens and sprites see
 	$(BIN)/python -m docs.generators.media

@@ -24,7 +24,8 @@ _WORKS = {  # head -> type
 }
 _TWO = {
     **{"television series": "series", "tv series": "series", "web series": "series", "video game": "game"},
-    **{"sitcom": "series", "television film": "film", "record label": "company", "railway station": "station"},
+    **{"sitcom": "series", "television film": "film", "motion picture": "film", "record label": "company"},
+    **{"railway station": "station"},
     **{"football club": "club", "secondary school": "school", "high school": "school"},
 }
 _PLACES = ("village", "town", "city", "municipality", "commune", "hamlet", "suburb", "river", "lake", "mountain")
@@ -73,9 +74,15 @@ _ABOUT = {"person", "film", "album", "song", "book", "series", "game", "band", "
 _LEFT_OUT = frozenset(
     "the a an former retired late famous noted notable prominent upcoming professional popular first second third fourth "
     "fifth sixth seventh eighth ninth tenth last only eldest youngest female male current longtime two three four five "
-    "lead debut solo studio lost surviving independently made low budget".split()
+    "lead debut solo studio lost surviving independently made low budget cancelled unreleased".split()
 )
+_LENGTH = re.compile(r"(?:\d+|one|two|three|four|five|six)-(?:minute|reel|part|hour)")
 _YEAR = re.compile(r"1[6-9]\d\d|20[0-2]\d")
+
+
+_JOINED = re.compile(
+    r"(?:, (?!an?\b|the\b)[a-z-]+){0,3},? and (?!an?\b|the\b)(?:[\w'\u2019-]+ ){1,2}?(?P<head>[a-z]+)\b"
+)
 
 
 class Kind(NamedTuple):
@@ -86,6 +93,15 @@ class Kind(NamedTuple):
     year: str
     nationalities: tuple[str, ...]
     about: str
+
+
+def joined(text: str, rest: str) -> str:
+    """The text of a kind that was cut at a comma or an "and" before the head of a person: "American film", if " and
+    television director" follows, is a director, not a film."""
+    m = _JOINED.match(rest)
+    if m is None or m["head"] not in _PERSONS or text.split()[-1].lower() in _PERSONS:
+        return text
+    return text + m[0]
 
 
 def kind_of(text: str) -> Kind | None:
@@ -109,7 +125,9 @@ def kind_of(text: str) -> Kind | None:
         parts = re.sub(r"-(?:born|based|language)$", "", words[i]).split("-")
         if parts[0] in NATIONS and all(p in NATIONS for p in parts):
             nations += parts if not words[i].endswith(("-born", "-language")) else []
-        elif words[i].lower() not in _LEFT_OUT and not words[i].endswith("-language"):
+        elif (
+            words[i].lower() not in _LEFT_OUT and not words[i].endswith("-language") and not _LENGTH.fullmatch(words[i])
+        ):
             rest.append(words[i])
         i += 1
     if not rest:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from synth.knowledge.kinds import NATIONS
+from synth.knowledge.kinds import NATIONS, joined
 from synth.knowledge.words import article, is_person
 from synth.quantities import MONTHS, find_date
 
@@ -29,7 +29,7 @@ _END_OF_NAME = (
 _YEAR = r"(?P<y>1\d{3}|20\d{2})\b"
 _CLAUSE = (
     r"(?=\s*[.,;:()]|\s*$|\s+(?:of|in|from|who|which|that|by|at|on|and|or|located|situated|founded|born|with|for|between|to|written"
-    r"|directed|as|near|whose)\b)"
+    r"|directed|produced|based|adapted|starring|featuring|about|as|near|whose)\b)"
 )
 
 # relation, words for it, pattern; `y` is the object. A name is an entity, a year or a date is a literal, the rest is
@@ -130,23 +130,55 @@ _PATTERNS = tuple(
 _STARRING = re.compile(
     rf"\b(?:starring|stars|featuring) (?P<y>{NAME}(?:(?:, and |, | and ){NAME}){{0,9}})(?=\s*[.,;()]|\s*$|\s+(?:in|as|with|who)\b)"
 )
-_SECOND = re.compile(rf"\s+and (?:of |his wife |her husband )?(?P<y>{NAME}){_END_OF_NAME}")
+_SECOND = re.compile(
+    r"(?:\s+and (?:of )?|,\s+and (?:of )?(?=h(?:is|er) ))(?:(?:his|her) (?:first |second |third )?(?:wife |husband ))?"
+    rf"(?P<y>{NAME}){_END_OF_NAME}"
+)
+_UNSURE = re.compile(
+    r"\b(?:possibly|perhaps|probably|apparently|reportedly|allegedly|supposedly|presumably|may|might)\b"
+)
 _COPULA = re.compile(r"\b(?:was|is|were|are|as|became)\b")
 _OTHERS = re.compile(r"\b(?:whom|whose|which)\b")
 _LAST = re.compile(r"\b(?:was|is) .*, and (?:the |an? )?(?:\w+ ){0,2}$")
 _ANOTHER_VERB = re.compile(r"\b(?:married|who|whose|which|whom)\b")
 _NAME_WHO = re.compile(r"[A-Z][\w.'\u2019-]*[,)]?\s+who\b[^,;]*$")
+_KIN_WHO = re.compile(r"\b(?:daughter|son|sister|brother|niece|nephew)\b.*\bwho\s+$")
 _KIN = re.compile(r"\b(?:daughter|son|sister|brother|father|mother|niece|nephew)\b")
 _BORN = re.compile(r"\bborn\b(?![^();]* to )[^();]*,\s+(?:as )?(?:the|an?)\b[\w -]*$")
 _SOURCE = re.compile(
     r"\b(?:based (?:up)?on|adapted from|adaptation of|version of|from (?:the|an?) (?:\w+ )?(?:novel|book|play|story|song))\b"
 )
 _SAID_OF_ANOTHER = re.compile(r"[,)\"\u201d]\s*(?:which|that|who) (?:was|were|is|are)\s*$")
+_ANOTHER_WORK = re.compile(
+    r"\b(?:which|that) (?:had|has|was|were)\b[^;]*\b(?:into|as)\b[^;]*$"
+)  # "which was made into a film"
+_COMPANY = re.compile(
+    r"\b(?:Brothers|Bros|Pictures|Films?|Studios?|Productions?|Entertainment|Company|Corporation|Inc|Ltd|Media|Records)\.?$"
+)
+_TITLE = re.compile(
+    r",\s+(?P<t>(?:\d+(?:st|nd|rd|th) )?(?:King|Queen|Prince|Princess|Duke|Duchess|Count|Countess|Earl|Marquess|Margrave|Landgrave"
+    rf"|Baron|Baroness|Viscount|Lord|Lady|Elector|Archduke|Grand Duke|Crown Prince) (?:of )?{NAME}|(?P<e>Holy Roman Emp(?:eror|ress))){_END_OF_NAME}"
+)
+_OTHER_PLACE = re.compile(r"\s+and [A-Z\u00c0-\u00de][\w'\u2019-]*(?=\s*[.,;()]|\s*$|\s+(?:and|by|in|who)\b)")
+_SHARED = re.compile(r"\s+and [A-Z][\w'-]* [A-Z]")  # "Nick and Charles Kenny"
+_KIN_OF = ("parent", "sibling", "spouse")
+_GIVEN_ALONE = re.compile(r"^[\w'-]+(?: [IVX]+)?$")  # many are called William, and many are called William II
+_GIVEN = re.compile(r"[A-Z][\w-]*(?: [A-Z][\w-]*)?(?: [IVX]+)?")
 _IN_NAMES = frozenset("of the and or de la du von van der den y".split())
 _PIECES = ("song", "single", "album", "track", "ballad", "EP")
-_CUT_HEAD = re.compile(r"\b(?:Institute|School|College|Academy|University|Conservatory)$")
+_SCHOOLS = "Institute|School|College|Academy"
+_CUT = tuple(  # (end of a name, what follows it) where the name is cut
+    (re.compile(end), re.compile(rest))
+    for end, rest in (
+        (r"(?:^|\s)[A-Z]$", r"\.?\s+[A-Z]|\.?\s*[\"\u201c]"),  # "D" of "D. Rao"
+        # "the Institute of Theatre and Cinematographic Art", "the Munich Academy for Television"
+        (rf"\b(?:{_SCHOOLS}|Faculty|Department|Conservatory) of [A-Z][\w-]*$", r"\s+and [A-Z]"),
+        (rf"\b(?:{_SCHOOLS}|University|Conservatory)$", r"\s+for [A-Z]"),
+        (r"^[^ ]+$", r"\s*\((?:n\u00e9e )?[A-Z][\w-]*\)"),  # "Louise (Monin)"
+        ("", r"(?:, [A-Z]\w*)*,?\s*&"),  # "Blood, Sweat & Tears"
+    )
+)
 _HE_OR_SHE = re.compile(r"\b(?:[Hh]e|[Ss]he)\b")
-_HEAD_OF_TWO = re.compile(r"\b(?:Institute|School|College|Academy|Faculty|Department|Conservatory) of [A-Z][\w-]*$")
 LABELS = {"starring": "actor", "nationality": "nationality", "genre": "genre", "occupation": "occupation"} | {
     relation: label for relation, label, _, _ in _PATTERNS
 }
@@ -218,6 +250,7 @@ def template_words(key: str, domain: str, range: str) -> dict[str, str]:
 _FIRST_ONLY = {"kind"}  # a later "he was a ..." is often about one period of somebody's life
 _SEVERAL = {"starring", "parent"}
 _LIFE = re.compile(r"\(\s*(?:born )?(?P<a>[\w ,.]{8,24}?)\s*[\u2013\u2014-]\s*(?P<b>[\w ,.]{8,24}?)\s*\)")
+_NO_LIFE = re.compile(r"^(?!.*(?:\b\d{3,4}\b|\bBC\b|\?)).*\d")  # "(Ordinance 89-287 of 9 November 1989)"
 _ALSO = re.compile(
     rf"\b(?:also (?:known|called)|better known|formerly known|abbreviated) (?:as )?(?:the )?(?P<y>{NAME}){_END_OF_NAME}"
 )
@@ -276,7 +309,7 @@ def _other_pronoun(lead: str) -> str:
 
 def _of(sentence: str, lead: str, *, first: bool) -> Iterator[tuple[str, str, str]]:
     life = _LIFE.search(sentence[:400]) if first else None
-    if life:
+    if life and not _NO_LIFE.search(life["a"]):
         for side, relation in (("a", "born"), ("b", "died")):
             parsed = find_date(life[side])
             if parsed:
@@ -286,6 +319,8 @@ def _of(sentence: str, lead: str, *, first: bool) -> Iterator[tuple[str, str, st
         if m is None or not _of_the_subject(relation, m[0], sentence[: m.start()]):
             continue
         value, end = m["y"].strip(" .,'\u2019"), m.end("y")
+        if relation == "kind" and value:
+            value = joined(value, sentence[end:])
         if kind == "date":
             date = find_date(value)
             value = date[0] if date and date[1] <= 4 else ""
@@ -295,29 +330,45 @@ def _of(sentence: str, lead: str, *, first: bool) -> Iterator[tuple[str, str, st
             if _is_cut(value, sentence[end:]):
                 continue
             if RANGES.get(relation) in ("person", "artist"):
-                value, end = _with_both_places(value, sentence, end)
-                value = _whole(value, sentence, lead)
+                value, end = _person(relation, value, sentence, end, lead)
         yield relation, value, kind
         if relation == "parent" and (second := _SECOND.match(sentence, end)) is not None:
-            yield relation, second["y"].strip(" .,'\u2019"), kind
-    if (cast := _STARRING.search(sentence)) is not None:
+            yield relation, _person(relation, second["y"].strip(" .,'\u2019"), sentence, second.end("y"), lead)[0], kind
+    cast = _STARRING.search(sentence)
+    if cast is not None and not _ANOTHER_WORK.search(sentence[: cast.start()]):
         for name in re.split(r", and |, | and ", cast["y"]):
             yield "starring", name.strip(" .,'\u2019"), "name"
+
+
+def _person(relation: str, name: str, sentence: str, end: int, lead: str) -> tuple[str, int]:
+    """The name of a person or an artist with what belongs to it, "" if it is none, and where it ends in the sentence."""
+    name, end = _with_both_places(name, sentence, end)
+    name, end = _with_title(name, sentence, end, lead)
+    nobody = _COMPANY if relation == "produced_by" else _GIVEN_ALONE if relation in _KIN_OF else None
+    if not name or (nobody is not None and nobody.search(name)):
+        return "", end
+    name = _whole(name, sentence, lead)
+    if " " not in name and _SHARED.match(sentence, end):
+        return "", end
+    return name, end
 
 
 def _of_the_subject(relation: str, words: str, before: str) -> bool:
     """Whether `words`, which come after the text `before` of a sentence, are said of the sentence's subject: not "he
     married Anna, daughter of Karl", not "the first of many films with the song, which was written by Irving Berlin"."""
     clause = re.split(r"[,;()]", before)[-1]
+    if _UNSURE.search(clause) or (_UNSURE.search(before) and _KIN.search(before)):
+        return False
     if relation in ("parent", "sibling") or words.startswith(("wife", "husband")):
-        if _OTHERS.search(clause):
+        if _OTHERS.search(clause) or re.search(r"\bwho\b", clause):
             return False
         if _COPULA.search(clause) or (relation == "parent" and _BORN.search(before)):
             return True
         return _in_apposition(before) or (_LAST.search(before) is not None and not _ANOTHER_VERB.search(before))
     if relation == "spouse":
         return not any(
-            pattern.search(text) for pattern, text in ((_OTHERS, clause), (_KIN, clause), (_NAME_WHO, before))
+            pattern.search(text)
+            for pattern, text in ((_OTHERS, clause), (_KIN, clause), (_NAME_WHO, before), (_KIN_WHO, before))
         )
     if relation == "performed_by" and words.startswith(_PIECES):
         return _COPULA.search(clause) is not None
@@ -339,11 +390,8 @@ def _in_apposition(before: str) -> bool:
 
 
 def _is_cut(name: str, after: str) -> bool:
-    """Whether a name ends amid what it names: at an initial ("D" of "D. Rao"), or in a list or a purpose that may belong to it
-    ("the Institute of Theatre and Cinematographic Art", "the Munich Academy for Television")."""
-    initial = re.search(r"(?:^|\s)[A-Z]$", name) is not None and re.match(r"\.?\s+[A-Z]", after) is not None
-    of_two = _HEAD_OF_TWO.search(name) is not None and re.match(r"\s+and [A-Z]", after) is not None
-    return initial or of_two or (_CUT_HEAD.search(name) is not None and re.match(r"\s+for [A-Z]", after) is not None)
+    """Whether a name ends amid what it names, by its end and by what follows it."""
+    return any(end.search(name) and rest.match(after) for end, rest in _CUT)
 
 
 def _with_both_places(name: str, sentence: str, end: int) -> tuple[str, int]:
@@ -357,6 +405,21 @@ def _with_both_places(name: str, sentence: str, end: int) -> tuple[str, int]:
     if both in sentence[: end - len(name)] or re.match(r"\s+and\b", sentence[other.end() :]):
         return f"{name} and {other[1]}", other.end()
     return name, end
+
+
+def _with_title(name: str, sentence: str, end: int, lead: str) -> tuple[str, int]:
+    """A given name with the title behind it, without which nobody knows who is meant ("Albert, 8th Prince of Thurn and
+    Taxis"), and where it ends. "" where "and" may begin another place of the title or another person."""
+    title = _TITLE.match(sentence, end) if _GIVEN.fullmatch(name) else None
+    if title is None:
+        return name, end
+    end = title.end()
+    if (other := _OTHER_PLACE.match(sentence, end)) is not None:  # "and Pyrmont", "and Stephanie"
+        both = " ".join(sentence[title.start("t") : other.end()].split()[-3:])
+        if lead.count(both) < 2 and not re.match(r",? and\b", sentence[other.end() :]):
+            return "", end
+        end = other.end()
+    return f"{name}, {' '.join(sentence[title.start('t') : end].split())}".rstrip("."), end
 
 
 def _whole(name: str, sentence: str, lead: str) -> str:

@@ -263,9 +263,16 @@ def _statements(d: Document, known: Mapping[str, str], mentions: bool) -> Iterat
                 yield _Said(d, "mention", title, "link", start, end)
 
 
+_EVENT = re.compile(
+    r"(?:The )?(?:Death|Murder|Killing|Assassination|Execution|Suicide|Disappearance|Kidnapping|Trial)s? of [A-Z]"
+)
+
+
 def _told_kind(d: Document) -> Kind | None:
     """What the first sentences say about the type of a page: by its kind, else by statements that apply only to people,
     or to works."""
+    if _EVENT.match(d.title):  # its sentences are about the person who died
+        return None
     facts = list(statements(d.text, d.title, d.aliases))
     kind = next((kind_of(f.value) for f in facts if f.relation == "kind"), None)
     if kind is not None:
