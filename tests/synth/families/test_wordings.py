@@ -30,7 +30,7 @@ def _query_plan(module, problem: Problem) -> None:
 
 
 def second_route(module, problem: Problem) -> None:
-    _query_plan(module, problem) if hasattr(module, "evaluate") else module.solve(problem.question)
+    _query_plan(module, problem) if problem.verifier == "sql" else module.solve(problem.question)
 
 
 def work(module, problem: Problem) -> int:
