@@ -16,15 +16,24 @@ from random import Random
 from typing import Any
 
 from synth.families._arithmetic import evaluate, grow, shunting_yard, write
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"terms": 2, "size": 20}, {"terms": 3, "size": 20}, {"terms": 4, "size": 50}, {"terms": 5, "size": 99})
 CERTIFICATE = ("built from the value by recursion", "decided from the text by a shunting-yard and by counting")
 KINDS = ("equal to", "above", "below", "divisible by")
-_ONE = rf"is ({'|'.join(KINDS)}) (-?\d+)"
-_TEXT = re.compile(
-    rf"Proved or disproved\? ([-+*() \d]+) {_ONE}, {_ONE}, {_ONE}\. Answer with three words, proved or disproved, in order\."
+_ONE = rf"is (?:{'|'.join(KINDS)}) -?\d+"
+_CLAIM = re.compile(rf"is ({'|'.join(KINDS)}) (-?\d+)")
+WORDINGS = Wordings(
+    "Proved or disproved? {value} {claims}.",
+    "Three claims are made about {value}: it {claims}. Is each of them proved or disproved?",
+    "Someone says that {value} {claims}. Judge each of the three statements.",
+    "Check three statements: {value} {claims}.",
+    "Work out {value}. Is it true that it {claims}?",
+    answer="Answer with three words, proved or disproved, in order.",
+    value=r"[-+*() \d]+",
+    claims=rf"{_ONE}, {_ONE} and {_ONE}",
 )
 
 
@@ -68,20 +77,19 @@ def _statement(rng: Random, value: int, kind: str) -> tuple[str, int, bool]:
 
 def pose(spec: tuple) -> dict[str, Any]:
     text, statements = spec
-    claimed = ", ".join(f"is {kind} {number}" for kind, number, _ in statements)
+    claimed = listed([f"is {kind} {number}" for kind, number, _ in statements])
     return {
-        "prompt": f"Proved or disproved? {text} {claimed}. Answer with three words, proved or disproved, in order.",
+        "prompt": WORDINGS.write(value=text, claims=claimed),
         "answer": ", ".join("proved" if true else "disproved" for _, _, true in statements),
         "verifier": "ordered_list",
     }
 
 
 def solve(question: str) -> str:
-    text, *rest = parsed(_TEXT, question).groups()
-    left = shunting_yard(text)
+    read = WORDINGS.read(question)
+    left = shunting_yard(read["value"])
     return ", ".join(
-        "proved" if _holds(left, kind, int(number)) else "disproved"
-        for kind, number in zip(rest[::2], rest[1::2], strict=True)
+        "proved" if _holds(left, kind, int(number)) else "disproved" for kind, number in _CLAIM.findall(read["claims"])
     )
 
 

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item, parsed
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -21,7 +22,17 @@ LADDER = (
     {"span": 3000, "clock": 12, "steps": 3},
 )
 CERTIFICATE = ("minutes modulo 1440", "turning the hands of the clock in the text")
-_TEXT = re.compile(r"It is (\d+):(\d\d)( [ap]m)?\. What time is it (.+)\?")
+WORDINGS = Wordings(
+    "It is {time}. What time is it {steps}?",
+    "A clock shows {time}. What does it show {steps}?",
+    "If the time is {time} now, which time is it {steps}?",
+    "Give the time {steps}, counted from {time}.",
+    "Someone looks at a watch at {time}. What is the time {steps}?",
+    answer="Answer with a time written like {time}.",
+    time=r"\d+:\d\d(?: [ap]m)?",
+    steps=r"\d+ minutes (?:earlier|later)(?:, then \d+ minutes (?:earlier|later))*",
+)
+_TIME = re.compile(r"(\d+):(\d\d)( [ap]m)?")
 _STEP = re.compile(r"(\d+) minutes (earlier|later)")
 Spec = tuple[int, tuple[int, ...], int]
 
@@ -59,7 +70,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     steps = ", then ".join(f"{abs(m)} minutes {'later' if m > 0 else 'earlier'}" for m in moves)
     on_the_way = [write(start + sum(moves[: i + 1]), clock) for i in range(len(moves) - 1)]
     return {
-        "prompt": f"It is {write(start, clock)}. What time is it {steps}?",
+        "prompt": WORDINGS.write(time=write(start, clock), steps=steps),
         "answer": write(start + sum(moves), clock),
         "verifier": "exact",
         "working": ", ".join(on_the_way),
@@ -67,11 +78,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    hour_text, minute_text, half, steps = parsed(_TEXT, question).groups()
+    read = WORDINGS.read(question)
+    hour_text, minute_text, half = parsed(_TIME, read["time"]).groups()
     hour, minute = int(hour_text), int(minute_text)
     if half:
         hour = hour % 12 + 12 * (half == " pm")
-    for amount, direction in _STEP.findall(steps):
+    for amount, direction in _STEP.findall(read["steps"]):
         turn, left = (1 if direction == "later" else -1), int(amount)
         while left >= 60:
             hour, left = (hour + turn) % 24, left - 60

@@ -5,19 +5,27 @@ Difficulty axes: size of the grid, walls."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 from synth.verify.moves import STEPS
 
 LADDER = ({"size": 3, "walls": 2}, {"size": 5, "walls": 7}, {"size": 7, "walls": 16}, {"size": 9, "walls": 30})
 CERTIFICATE = ("breadth-first search on the values", "relaxation of distances over the text")
-_TEXT = re.compile(r"Go from S to G by U, D, L, R in the fewest moves, # is a wall: ([.#SG/]+)")
+WORDINGS = Wordings(
+    "Go from S to G in the fewest moves. # is a wall.",
+    "A walker at S wants to reach G and cannot pass walls (#). What is a shortest walk?",
+    "Find a shortest route from S to G on this map, where # blocks the way.",
+    "A robot has to get from S to G and never onto a wall #. Which moves take it there soonest?",
+    "How does one get from S to G in as few steps as possible, without entering #?",
+    answer="Answer with letters such as UURD for up, down, left and right. The map, rows parted by /: {grid}",
+    grid="[.#SG]+(?:/[.#SG]+)+",
+)
 
 
 def grid_navigation(
@@ -72,7 +80,7 @@ def _walk(rows: Sequence[str], start: tuple[int, int]) -> str:
 def pose(spec: tuple[list[str], str]) -> dict[str, Any]:
     rows, walk = spec
     return {
-        "prompt": f"Go from S to G by U, D, L, R in the fewest moves, # is a wall: {'/'.join(rows)}",
+        "prompt": WORDINGS.write(grid="/".join(rows)),
         "answer": walk,
         "verifier": "moves",
         "args": {"rows": rows, "limit": len(walk)},
@@ -80,7 +88,7 @@ def pose(spec: tuple[list[str], str]) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    rows = parsed(_TEXT, question)[1].split("/")
+    rows = WORDINGS.read(question)["grid"].split("/")
     free = {(r, c): x for r, row in enumerate(rows) for c, x in enumerate(row) if x != "#"}
     far = {place: 0 if x == "G" else 1 << 30 for place, x in free.items()}
     changed = True

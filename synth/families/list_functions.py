@@ -6,18 +6,27 @@ Difficulty axes: steps, length of the list.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from synth.families._lists import Step, apply, draw_step, phrase, replay
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"steps": 1, "length": 5}, {"steps": 2, "length": 6}, {"steps": 3, "length": 8}, {"steps": 5, "length": 10})
 CERTIFICATE = ("comprehensions on the values", "loops over the phrases of the text")
-_TEXT = re.compile(r"Take the list ((?:\d+ )*\d+): (.+)\.")
+WORDINGS = Wordings(
+    "Take the list {numbers}: {steps}. What is the list then?",
+    "Begin with {numbers}. Do this in order: {steps}. Which list is left?",
+    "What becomes of the list {numbers} if you {steps}?",
+    "Change the list {numbers} step by step: {steps}.",
+    "A program reads {numbers}. Its commands are: {steps}. What does it print?",
+    answer="Answer with the numbers in order, parted by spaces.",
+    numbers=r"\d+(?: \d+)*",
+    steps=r"[\w ,]+",
+)
 Spec = tuple[tuple[int, ...], list[Step]]
 
 
@@ -58,7 +67,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     values = [" ".join(map(str, v)) for v in _values(numbers, steps)]
     text = ", then ".join(map(phrase, steps))
     return {
-        "prompt": f"Take the list {' '.join(map(str, numbers))}: {text}.",
+        "prompt": WORDINGS.write(numbers=" ".join(map(str, numbers)), steps=text),
         "answer": values[-1],
         "verifier": "ordered_list",
         "working": "; ".join(values[:-1]),
@@ -66,8 +75,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    numbers, phrases = parsed(_TEXT, question).groups()
-    values = [int(n) for n in numbers.split()]
-    for text in phrases.split(", then "):
+    read = WORDINGS.read(question)
+    values = [int(n) for n in read["numbers"].split()]
+    for text in read["steps"].split(", then "):
         values = replay(text, values)
     return " ".join(map(str, values))

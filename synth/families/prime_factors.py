@@ -6,13 +6,13 @@ how many factors, their size.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import prod
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +23,15 @@ LADDER = (
 )
 CERTIFICATE = ("product of drawn primes", "trial division of the number in the text")
 PRIMES = [p for p in range(2, 400) if all(p % d for d in range(2, int(p**0.5) + 1))]
-_TEXT = re.compile(r"Write (\d+) as a product of primes, smallest first\.")
+WORDINGS = Wordings(
+    "Write {n} as a product of primes.",
+    "Find the prime factors of {n}.",
+    "Which primes give {n} when they are multiplied?",
+    "Break {n} down into primes.",
+    "What is the prime factorisation of {n}?",
+    answer="Answer with all prime factors, smallest first, each as often as it occurs, parted by spaces.",
+    n=r"\d+",
+)
 
 
 def prime_factors(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -54,7 +62,7 @@ def pose(chosen: list[int]) -> dict[str, Any]:
         steps.append(f"{rest} / {p} = {rest // p}")
         rest //= p
     return {
-        "prompt": f"Write {prod(chosen)} as a product of primes, smallest first.",
+        "prompt": WORDINGS.write(n=prod(chosen)),
         "answer": " ".join(map(str, chosen)),
         "verifier": "ordered_list",
         "working": ", ".join(steps),
@@ -73,4 +81,4 @@ def factors(number: int) -> list[int]:
 
 
 def solve(question: str) -> str:
-    return " ".join(map(str, factors(int(parsed(_TEXT, question)[1]))))
+    return " ".join(map(str, factors(int(WORDINGS.read(question)["n"]))))

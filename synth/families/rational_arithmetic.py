@@ -6,14 +6,14 @@ numerator and denominator.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
 
 from synth.families._arithmetic import Tree, evaluate, grow, shunting_yard, write
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +23,15 @@ LADDER = (
     {"terms": 4, "size": 20, "operators": "+-*÷"},
 )
 CERTIFICATE = ("recursion over the tree", "shunting-yard over the text")
-_TEXT = re.compile(r"Compute (.+) as a fraction\.")
+WORDINGS = Wordings(
+    "Compute {expression} as a fraction.",
+    "What is {expression}?",
+    "Work out {expression} without rounding.",
+    "Find the exact value of {expression}.",
+    "Simplify {expression} to a single number.",
+    answer="Answer with a fraction such as 3/8, or an integer.",
+    expression=r"[-+*÷/() \d]+",
+)
 
 
 def rational_arithmetic(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -56,7 +64,7 @@ def pose(tree: Tree) -> dict[str, Any]:
     steps: list[str] = []
     value = evaluate(tree, steps)
     return {
-        "prompt": f"Compute {write(tree)} as a fraction.",
+        "prompt": WORDINGS.write(expression=write(tree)),
         "answer": str(value),
         "verifier": "number",
         "working": ", ".join(steps),
@@ -64,4 +72,4 @@ def pose(tree: Tree) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    return str(shunting_yard(parsed(_TEXT, question)[1]))
+    return str(shunting_yard(WORDINGS.read(question)["expression"]))

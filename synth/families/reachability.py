@@ -11,12 +11,22 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"nodes": 5, "edges": 5}, {"nodes": 7, "edges": 9}, {"nodes": 10, "edges": 13}, {"nodes": 14, "edges": 19})
 CERTIFICATE = ("breadth-first search on the values", "Warshall's closure over the text")
-_TEXT = re.compile(r"One-way roads: (.+)\. Which places can be reached from ([A-Z])\?")
+WORDINGS = Wordings(
+    "One-way roads: {roads}. Which places can be reached from {start}?",
+    "Starting at {start}, to which places can one drive along {roads}?",
+    "A town has the one-way streets {roads}. Find all places to which a way leads from {start}.",
+    "Messages travel along the links {roads}. Who can get a message from {start}?",
+    "List every place that someone at {start} can get to over {roads}.",
+    answer="A>B leads from A to B only. Answer with the letters of all that fit, {start} left out, parted by spaces.",
+    roads="[A-Z]>[A-Z](?:, [A-Z]>[A-Z])*",
+    start="[A-Z]",
+)
 _ROAD = re.compile(r"([A-Z])>([A-Z])")
 Spec = tuple[list[tuple[str, str]], str]
 
@@ -58,7 +68,7 @@ def pose(spec: Spec) -> dict[str, Any]:
         seen |= set(wave)
         waves.append(wave)
     return {
-        "prompt": f"One-way roads: {', '.join(f'{a}>{b}' for a, b in roads)}. Which places can be reached from {start}?",
+        "prompt": WORDINGS.write(roads=", ".join(f"{a}>{b}" for a, b in roads), start=start),
         "answer": " ".join(sorted(seen - {start})),
         "verifier": "item_set",
         "working": "; ".join(" ".join(w) for w in waves[1:-1]),
@@ -66,8 +76,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    text, start = parsed(_TEXT, question).groups()
-    reach = {(a, b) for a, b in _ROAD.findall(text)}
+    read = WORDINGS.read(question)
+    start, reach = read["start"], {(a, b) for a, b in _ROAD.findall(read["roads"])}
     names = {n for pair in reach for n in pair}
     for via in names:
         into, out = [a for a in names if (a, via) in reach], [b for b in names if (via, b) in reach]

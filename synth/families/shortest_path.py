@@ -6,13 +6,13 @@ least cost. Difficulty axes: nodes, edges, size of the costs."""
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._networks import Edge, draw_network, read_network, write_network
-from synth.families._sample import Refused, item, parsed
+from synth.families._networks import ROADS, Edge, draw_network, read_network, write_network
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,7 +22,17 @@ LADDER = (
     {"nodes": 11, "edges": 20, "cost": 40},
 )
 CERTIFICATE = ("Dijkstra on the values", "Bellman-Ford over the text")
-_TEXT = re.compile(r"Roads: (.+)\. Find the shortest path from ([A-Z]) to ([A-Z])\.")
+WORDINGS = Wordings(
+    "Roads: {roads}. Find the shortest path from {start} to {goal}.",
+    "Which is the shortest way from {start} to {goal} on the roads {roads}?",
+    "The distances between neighbouring towns are {roads}. How does one get from {start} to {goal} over the least distance?",
+    "A map has the roads {roads}, each with its length. Name the places of a shortest route from {start} to {goal}.",
+    "A driver wants to get from {start} to {goal} on as short a route as possible. The roads are {roads}. Which route is that?",
+    answer="Roads may be used both ways. Answer with the places in order, {start} and {goal} included, parted by spaces.",
+    roads=ROADS,
+    start="[A-Z]",
+    goal="[A-Z]",
+)
 Spec = tuple[list[Edge], str, str]
 
 
@@ -70,7 +80,7 @@ def pose(spec: Spec) -> dict[str, Any]:
                 if node not in done:
                     heapq.heappush(waiting, (cost + more, [*walk, node]))
     return {
-        "prompt": f"Roads: {write_network(roads)}. Find the shortest path from {start} to {goal}.",
+        "prompt": WORDINGS.write(roads=write_network(roads), start=start, goal=goal),
         "answer": " ".join(walk),
         "verifier": "path",
         "args": {"edges": [list(r) for r in roads], "start": start, "goal": goal, "cost": cost},
@@ -79,8 +89,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    text, start, goal = parsed(_TEXT, question).groups()
-    roads = read_network(text)
+    read = WORDINGS.read(question)
+    start, goal = read["start"], read["goal"]
+    roads = read_network(read["roads"])
     roads += [(b, a, c) for a, b, c in roads]
     cost: dict[str, int] = {start: 0}
     came: dict[str, str] = {}

@@ -11,13 +11,23 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"steps": 1, "length": 6}, {"steps": 2, "length": 8}, {"steps": 3, "length": 10}, {"steps": 5, "length": 14})
 CERTIFICATE = ("slices and methods on the values", "loops over the letters of the text")
 VOWELS = "aeiou"
-_TEXT = re.compile(r"Take ([a-z]+): (.+)\.")
+WORDINGS = Wordings(
+    "Take {word}: {steps}. What is it then?",
+    "Begin with the letters {word}. Do this in order: {steps}. What is left?",
+    "What becomes of {word} if you {steps}?",
+    "Edit the string {word} step by step: {steps}.",
+    "A text editor holds {word}. Its commands are: {steps}. What does it hold at the end?",
+    answer="Answer with the letters that result and nothing else.",
+    word="[a-z]+",
+    steps=r"[\w ,]+",
+)
 _PHRASES = [
     ("reverse", re.compile("reverse it")),
     ("upper", re.compile("write the vowels as capitals")),
@@ -100,7 +110,7 @@ def pose(spec: Spec) -> dict[str, Any]:
         texts.append(text)
     values = _values(word, steps)
     return {
-        "prompt": f"Take {word}: {', then '.join(texts)}.",
+        "prompt": WORDINGS.write(word=word, steps=", then ".join(texts)),
         "answer": values[-1],
         "verifier": "literal",
         "working": ", ".join(values[:-1]),
@@ -108,8 +118,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    word, phrases = parsed(_TEXT, question).groups()
-    for text in phrases.split(", then "):
+    read = WORDINGS.read(question)
+    word = read["word"]
+    for text in read["steps"].split(", then "):
         word = _edit(text, word)
     return word
 
