@@ -9,11 +9,12 @@ from typing import Any
 from flows.cli._text import count
 
 
-def add(p: argparse.ArgumentParser) -> None:
+def add(p: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """required: whether the command cannot do without a model; `made` then gives no None."""
     p.add_argument(
-        "--endpoint", required=True, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one"
+        "--endpoint", required=required, metavar="URL", help="OpenAI-compatible, up to /v1; `vllm serve MODEL` is one"
     )
-    p.add_argument("--model", required=True, help="the model as the endpoint calls it")
+    p.add_argument("--model", required=required, help="the model as the endpoint calls it")
     p.add_argument(
         "--cache", type=Path, default=Path(".espalier/answers.sqlite"), help="file that keeps answers between runs"
     )
@@ -28,9 +29,19 @@ def add(p: argparse.ArgumentParser) -> None:
 
 
 def made(args: argparse.Namespace) -> Any:
-    """The endpoint that the arguments name. Raises UserError."""
+    """The endpoint that the arguments name, None if they name none. Raises UserError."""
+    from tasks.core.errors import UserError
     from tasks.models.endpoint import endpoint
 
+    given = {"--endpoint": args.endpoint, "--model": args.model}
+    if not any(given.values()):
+        return None
+    for option, value in given.items():
+        if not value:
+            other = next(o for o in given if o != option)
+            raise UserError(
+                f"{other} needs {option}: name the address up to /v1, and the model as the endpoint calls it"
+            )
     return endpoint(
         args.endpoint, args.model, args.cache, tokens=args.max_tokens, cost=args.max_cost, prices=args.prices
     )

@@ -10,6 +10,8 @@ from typing import Any
 
 from flows.cli._text import count
 
+from flows.cli import _endpoint
+
 
 def add(commands: Any) -> None:
     p = commands.add_parser(
@@ -34,6 +36,7 @@ def add(commands: Any) -> None:
     b.add_argument(
         "--bad-rows", type=count, metavar="N", help="stop where more than N rows are quarantined (default: never)"
     )
+    _endpoint.add(b, required=False)
     b.set_defaults(run=build)
     s = kinds.add_parser("show", help="counts, density, and the depth of questions that a knowledge base carries")
     s.add_argument(
@@ -58,6 +61,12 @@ def build(args: argparse.Namespace) -> int:
     sources = bases.sources_of(args.sources, sources)
     if not sources and not args.world:
         raise UserError("there is nothing to read: name a SOURCE, a --schema with sources, or a --world")
+    endpoint = _endpoint.made(args)
+    ask = None
+    if endpoint is not None:
+        from tasks.models.endpoint import asker
+
+        ask = asker(endpoint, f"{args.model} reads")
     try:
         card = bases.build_base(
             sources,
@@ -68,6 +77,8 @@ def build(args: argparse.Namespace) -> int:
             bad_rows=args.bad_rows,
             names=read_names(args.schema) if args.schema else None,
             elsewhere=elsewhere,
+            ask=ask,
+            model=args.model or "",
         )
     except (ValueError, UserError) as error:
         if args.schema or not sources:
@@ -88,6 +99,16 @@ def build(args: argparse.Namespace) -> int:
     print(
         f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"
     )
+    if endpoint is not None:
+        used = endpoint.usage
+        print(
+            f"requests: {used.requests:,} ({used.cached:,} more answers were in {args.cache}), {used.prompt_tokens:,} prompt and "
+            f"{used.completion_tokens:,} completion tokens"
+        )
+    if stopped := card.get("model", {}).get("stopped"):
+        raise UserError(
+            f"{stopped}; {args.out} has what is read without a model, and the same command goes on from here"
+        )
     return 0
 
 

@@ -182,6 +182,7 @@ _HE_OR_SHE = re.compile(r"\b(?:[Hh]e|[Ss]he)\b")
 LABELS = {"starring": "actor", "nationality": "nationality", "genre": "genre", "occupation": "occupation"} | {
     relation: label for relation, label, _, _ in _PATTERNS
 }
+KINDS = {"starring": "name"} | {relation: kind for relation, _, kind, _ in _PATTERNS}
 OF_PEOPLE = frozenset(("born", "died", "born_in", "died_in", "parent", "spouse", "sibling", "school"))
 OF_WORKS = frozenset(
     ("directed_by", "written_by", "produced_by", "composed_by", "music_by", "screenplay_by", "performed_by", "author")
@@ -249,6 +250,7 @@ def template_words(key: str, domain: str, range: str) -> dict[str, str]:
 
 _FIRST_ONLY = {"kind"}  # a later "he was a ..." is often about one period of somebody's life
 _SEVERAL = {"starring", "parent"}
+MANY = OF_WORKS | {"parent", "spouse", "sibling", "school", "founded_by"}  # of which one thing may have several
 _LIFE = re.compile(r"\(\s*(?:born )?(?P<a>[\w ,.]{8,24}?)\s*[\u2013\u2014-]\s*(?P<b>[\w ,.]{8,24}?)\s*\)")
 _NO_LIFE = re.compile(r"^(?!.*(?:\b\d{3,4}\b|\bBC\b|\?)).*\d")  # "(Ordinance 89-287 of 9 November 1989)"
 _ALSO = re.compile(
@@ -282,19 +284,30 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
         at = gap.end() if gap else end
 
 
+def read_sentences(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, whether it is about the page) of the sentences of the lead but its heading: about the page is the first one,
+    and one that begins with the page's name or with its pronoun."""
+    words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
+    other = _other_pronoun(text[:LEAD])
+    first = True
+    for start, end in sentences(text):
+        sentence = text[start:end]
+        if sentence.strip() == title:  # a heading is not a sentence
+            continue
+        pronoun = _PRONOUN.match(sentence)
+        about = first or sentence.startswith(words) or (pronoun is not None and pronoun[0] != other)
+        yield start, end, about
+        first = False
+
+
 def statements(text: str, title: str, aliases: tuple[str, ...] = ()) -> Iterator[Found]:
     """The statements of the first sentences of a page, in order; only the first mention of each relation."""
     seen: set[str] = set()
-    words = tuple(title.split()[:1]) + tuple(a.split()[0] for a in aliases if a.split())
     lead = text[:LEAD]
-    other = _other_pronoun(lead)
-    read = ((a, b) for a, b in sentences(text) if text[a:b].strip() != title)  # a heading is not a sentence
-    for i, (start, end) in enumerate(read):
-        sentence = text[start:end]
-        pronoun = _PRONOUN.match(sentence)
-        if i and not sentence.startswith(words) and (pronoun is None or pronoun[0] == other):
+    for i, (start, end, about) in enumerate(read_sentences(text, title, aliases)):
+        if not about:
             continue
-        for relation, value, kind in _of(sentence, lead, first=i == 0):
+        for relation, value, kind in _of(text[start:end], lead, first=i == 0):
             if value and (relation not in seen or relation in _SEVERAL):
                 seen.add(relation)
                 yield Found(relation, value, kind, start, end)

@@ -50,6 +50,8 @@ class Reading:
     understood   whether they have been
     agreed       statements that another source makes too, and that are left to it
     doubtful     names that may be a name of another source
+    by_model     what a model read off the paragraphs, in counts; empty if none was asked
+    stopped      why it was not asked to the end
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -68,6 +70,8 @@ class Reading:
     understood: bool = False
     agreed: int = 0
     doubtful: list[Same] = field(default_factory=list)
+    by_model: Counter[str] = field(default_factory=Counter)
+    stopped: str = ""
 
     def quarantine(self, reason: str, source: str, why: str, span: str) -> None:
         """Put a row into the quarantine."""

@@ -32,10 +32,12 @@ from synth.knowledge.cells import Cells, read_cells
 from synth.knowledge.column_base import ColumnBase
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.model_facts import Ask
 from synth.knowledge.names import Same
 from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source, words_of
 from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
+from synth.knowledge.sources.documents import BY_BOTH, BY_MODEL
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.together import counts_of, place_of, read_together
 from synth.knowledge.world import RELATIONS, world
@@ -94,33 +96,43 @@ def build_base(
     bad_rows: int | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
     elsewhere: bool = False,
+    ask: Ask | None = None,
+    model: str = "",
 ) -> dict[str, Any]:
     """Read `sources`, write the folder `out` (whole or not at all), and return its card.
 
     relations   edited fields of relations   countries   of a fictional world in addition to the sources   bad_rows
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
     stands for   elsewhere   whether `relations` were written for other sources: those that these do not have are then
-    named in the card (`absent`), and no mistake. Raises UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
+    named in the card (`absent`), and no mistake   ask   a model that reads the paragraphs of documents too, called
+    `model`; if it cannot be asked, the base is written without it, and `model.stopped` of the card says why. Raises
+    UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     sources = [one for source in sources for one in completed(source, Path(source["path"]))]
-    columns = None if countries or names else _columns(sources, relations, elsewhere)
+    if ask is not None and not any(source["kind"] == "documents" for source in sources):
+        raise UserError("a model reads the paragraphs of documents, and no source has any: leave --endpoint out")
+    columns = None if countries or names or ask else _columns(sources, relations, elsewhere)
     readings: list[Reading] = []
     built: Built | ColumnBase
     if columns is not None:
         built, relations_of, n_facts = columns[0], columns[0].relations, columns[0].accepted
     else:
-        readings = read_sources([(source, Path(source["path"])) for source in sources], edited=relations, names=names)
+        places = [(source, Path(source["path"])) for source in sources]
+        readings = read_sources(places, edited=relations, names=names, ask=ask)
         known = RELATIONS if countries else ()
         built = build(readings, known=known, edited=relations, names=names, elsewhere=elsewhere)
         used = {e.name for e in built.kb.entities.values()}
         kb = merge([built.kb] + ([world(countries=countries, seed=seed, avoid=used)] if countries else []))
         relations_of, n_facts = kb.relations, len(kb.facts)
+    stopped = next((r.stopped for r in readings if r.stopped), "")
+    if not n_facts and stopped:
+        raise UserError(f"no fact can be read from the sources without a model, and {stopped}")
     if not n_facts:
         first = f", the first: {built.quarantined[0].evidence[:300]}" if built.quarantined else ""
         raise UserError(
             f"no fact can be read from the sources ({built.produced} rows were quarantined{first}): fix them"
         )
-    bad = [q for q in built.quarantined if q.reason != "blank_row"]
+    bad = [q for q in built.quarantined if q.reason != "blank_row" and not q.reason.startswith("model_")]
     if bad_rows is not None and len(bad) > bad_rows:
         raise UserError(
             f"{len(bad)} of {built.produced} rows cannot be used, at most {bad_rows} may (--bad-rows); the first: "
@@ -140,6 +152,8 @@ def build_base(
     card |= {"absent": list(built.absent)} if built.absent else {}
     if columns is None and any(source.get("folder") for source in sources):
         card["files"] = write_files(part / FILES, kb, files_of(sources), readings, built.quarantined)
+    if ask is not None:
+        card["model"] = {"name": model, **_by_model(kb, readings), **({"stopped": stopped} if stopped else {})}
     card |= {"produced": built.produced, "accepted": built.accepted, "world": n_facts - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
     kept = _settled(kb, built) if isinstance(built, Built) else relations_of.values()
@@ -151,6 +165,14 @@ def build_base(
     (part / "card.json").write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     commit.place(part, out)
     return card
+
+
+def _by_model(kb: KB, readings: Sequence[Reading]) -> dict[str, Any]:
+    """What a model read, in counts, and how many facts of the base have which lineage."""
+    counts: Counter[str] = sum((r.by_model for r in readings), Counter())
+    by = {"pattern, model": BY_BOTH, "model": BY_MODEL}
+    facts = kb.facts.values()
+    return {**counts, "lineage": {name: sum(f.source.endswith(mark) for f in facts) for name, mark in by.items()}}
 
 
 def write_guess(sources: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, str]:
@@ -170,9 +192,13 @@ def read_sources(
     *,
     edited: Mapping[str, Mapping[str, Any]] | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
+    ask: Ask | None = None,
 ) -> list[Reading]:
-    """The readings of (source, where its file is), together (`synth.knowledge.together`)."""
-    readings = read_together([(s["kind"], partial(_read, s, path)) for s, path in sources], edited=edited, names=names)
+    """The readings of (source, where its file is), together (`synth.knowledge.together`). ask: a model for the paragraphs
+    of documents."""
+    more = {"documents": {"ask": ask}} if ask is not None else {}
+    readers = [(s["kind"], partial(_read, s, path, **more.get(s["kind"], {}))) for s, path in sources]
+    readings = read_together(readers, edited=edited, names=names)
     told: set[Path] = set()
     for (source, path), reading in zip(sources, readings, strict=True):
         packed, inside = parted(path)
@@ -446,6 +472,13 @@ def summary(
     if card.get("missing"):
         texts = ", ".join(f"{n:,} {text!r}" for text, n in list(card["missing"].items())[:6])
         lines.append(f"{_count(sum(card['missing'].values()), 'value')} missing: {texts}")
+    if told := card.get("model"):
+        lineage = told["lineage"]
+        lines.append(
+            f"{told['name']} wrote {_count(told.get('lines', 0), 'line')} about {_count(told.get('sentences', 0), 'sentence')}: "
+            f"{_count(lineage['model'], 'fact')} of its own, {lineage['pattern, model']:,} that patterns found too, "
+            f"{_count(told.get('malformed', 0), 'line')} in another form; refused lines are quarantined as model_..."
+        )
     if card.get("agreed"):
         lines.append(f"{_count(card['agreed'], 'statement')} of documents that a table makes too")
     if card.get("doubtful"):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from synth.knowledge.model_facts import Stopped
+from synth.types import Message, Sampling
 from tasks.core.errors import UserError
+from tasks.runtime.progress import Progress
 from training.rollout.endpoint import Budget, Endpoint, Prices
 
 
@@ -27,3 +30,27 @@ def endpoint(
         )
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+AT_ONCE = 128  # prompts between two steps of the bar
+
+
+def asker(endpoint: Endpoint, label: str, *, max_tokens: int = 512) -> Callable[[Sequence[str]], list[str]]:
+    """A function from prompts to the greedy answers of the model, with a bar. It raises Stopped with the endpoint's
+    errors."""
+    sampling = Sampling(temperature=0.0, max_tokens=max_tokens, seed=0)
+
+    def ask(prompts: Sequence[str]) -> list[str]:
+        conversations = [[Message(role="user", content=text)] for text in prompts]
+        out: list[str] = []
+        with Progress(len(prompts), label) as progress:
+            for at in range(0, len(prompts), AT_ONCE):
+                some = conversations[at : at + AT_ONCE]
+                try:
+                    out += endpoint(some, sampling)
+                except ValueError as error:
+                    raise Stopped(str(error)) from error
+                progress.update(len(some))
+        return out
+
+    return ask

@@ -14,8 +14,11 @@ from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
 from synth.knowledge.missing import MISSING, stated
 from synth.knowledge.kinds import Kind, kind_of
+from synth.knowledge.model_facts import Ask, Outcome, Told, read_facts, relation_keys, verb_words
 from synth.knowledge.patterns import (
+    KINDS,
     LABELS,
+    MANY,
     OF_PEOPLE,
     OF_THINGS,
     OF_WORKS,
@@ -49,6 +52,7 @@ _THINGS = {"river", "lake", "sea", "ocean", "mountain", "island", "port", "airpo
 PAGE = "page"  # the type of a page that does not state one
 _MOST = 0.6  # the share of the values of a key that decides its type
 _TABLES = {".csv", ".tsv", ".tab", ".xlsx", ".parquet", ".arrow", ".feather", ".jsonl", ".sqlite", ".db", ".sql"}
+BY_MODEL, BY_BOTH = " [model]", " [pattern, model]"  # who read a fact, behind its place; a pattern alone is not named
 _WORDS = 8  # the most characters of a value; longer text is prose, which stays in the document
 
 
@@ -62,6 +66,16 @@ class _Said:
     kind: str  # "pair" (a line; anything), or as in synth.knowledge.patterns: name, text, date, year
     start: int
     end: int
+    about: str = ""  # the title of another page that is its subject
+    by_model: bool = False
+
+    @property
+    def subject(self) -> str:
+        return self.about or self.document.title
+
+    @property
+    def place(self) -> str:
+        return f"{self.document.id} chars {self.start}-{self.end}{BY_MODEL if self.by_model else ''}"
 
 
 def documents(
@@ -75,6 +89,7 @@ def documents(
     missing: Collection[str] = MISSING,
     leave: Collection[str] = (),
     others: Others | None = None,
+    ask: Ask | None = None,
 ) -> Reading:
     """Read a folder (or one file) of .md, .txt, .html and .json.
 
@@ -87,6 +102,7 @@ def documents(
     missing    texts that say that a value is missing (synth/knowledge/missing.py)
     leave      files below the folder that are sources of their own
     others     what the tables of other sources name (synth/knowledge/together.py)
+    ask        a model that reads the sentences too (synth/knowledge/model_facts.py)
 
     The majority of its values decides the type of a key: numbers (with their unit in the label; a value in another
     unit is quarantined), dates, pages, or short texts. A file that is no text, and a page with the title of an earlier one, are
@@ -136,10 +152,10 @@ def documents(
             known[record.lower()] = record
             types.setdefault(record, type_)
     by_key: dict[str, list[_Said]] = defaultdict(list)
-    for d in titles.values():
-        for s in _statements(d, known, mentions):
-            for part in _parts(s, about[d.title]) if d.title in about else (s,):
-                by_key[part.key].append(part)
+    _sort(by_key, (s for d in titles.values() for s in _statements(d, known, mentions)), about)
+    if ask is not None:
+        told = read_facts(titles.values(), known, types, ask)
+        _sort(by_key, list(_by_model(reading, told, by_key, known)), about)
     for key, some in by_key.items():
         by_key[key] = list(compress(some, stated(reading, (s.value for s in some), missing)))
     for relation, label, some in _by_type(by_key, types):
@@ -268,6 +284,58 @@ _EVENT = re.compile(
 )
 
 
+def _by_model(
+    reading: Reading, read: Outcome, by_key: Mapping[str, list[_Said]], known: Mapping[str, str]
+) -> Iterator[_Said]:
+    """The statements of a model, each under the key and in the kind of those that say the same: of a sentence pattern, of
+    `key: value` lines, or of their own. What it wrote and is no fact is quarantined."""
+    reading.by_model, reading.stopped = read.counts, read.stopped
+    for r in read.refused:
+        _refuse_line(reading, r.reason, r.why, r.line, r.document, r.start, r.end)
+    lines = {relation_name(key): key for key, some in by_key.items() if some and some[0].kind == "pair"}
+    own: dict[str, list[Told]] = defaultdict(list)
+    for t in read.facts:
+        for key in relation_keys(t.relation):
+            form, value = KINDS.get(key, ""), t.value
+            if key in lines:
+                form = "pair"
+            elif form == "date":
+                value = date(t.value) or ""
+            elif form == "year":
+                value = year(t.value) or ""
+            elif form in ("name", "text") and re.match(r"\d", t.value):
+                value = ""
+            if not form:
+                own[key].append(t)
+            elif value:
+                yield _told(t, lines.get(key, key), value, form)
+            if value:
+                break
+        else:
+            line = f"{t.subject} | {t.relation} | {t.value}"
+            why = "the object is no date, year or name, as this relation asks"
+            _refuse_line(reading, "other_kind", why, line, t.document, t.start, t.end)
+    for key, some in own.items():
+        n = len(some)
+        measured_ = sum(date(t.value) is not None or quantity(t.value) is not None for t in some)
+        pages = sum(t.value.lower() in known for t in some)
+        form = "pair" if measured_ >= _MOST * n else "name" if 2 * pages >= n else "text"
+        for t in some:
+            yield _told(t, key, t.value, form)
+
+
+def _told(t: Told, key: str, value: str, kind: str) -> _Said:
+    about = "" if t.subject == t.document.title else t.subject
+    return _Said(t.document, key, value, kind, t.start, t.end, about, by_model=True)
+
+
+def _refuse_line(reading: Reading, reason: str, why: str, line: str, d: Document, start: int, end: int) -> None:
+    """Quarantine a line that a model wrote."""
+    place = f"{d.id} chars {start}-{end}{BY_MODEL}"
+    why = f"a model wrote {line!r}, but {why}: add it to a table if it is right"
+    reading.quarantine(f"model_{reason}", place, why, d.text[start:end][:500])
+
+
 def _told_kind(d: Document) -> Kind | None:
     """What the first sentences say about the type of a page: by its kind, else by statements that apply only to people,
     or to works."""
@@ -281,6 +349,13 @@ def _told_kind(d: Document) -> Kind | None:
     if relations & OF_PEOPLE and not relations & OF_WORKS:
         return Kind("person", "", (), "")
     return Kind("film", "", (), "") if relations & {"directed_by", "starring"} and not relations & OF_PEOPLE else None
+
+
+def _sort(by_key: dict[str, list[_Said]], some: Iterable[_Said], about: Mapping[str, Kind | None]) -> None:
+    """Add statements, or their parts, under their keys."""
+    for s in some:
+        for part in _parts(s, about[s.subject]) if s.subject in about else (s,):
+            by_key[part.key].append(part)
 
 
 def _parts(s: _Said, kind: Kind | None) -> Iterator[_Said]:
@@ -316,8 +391,8 @@ def mentioned(text: str, known: Mapping[str, str], *, longest: int = 8) -> Itera
 def _by_type(by_key: Mapping[str, list[_Said]], types: Mapping[str, str]) -> Iterator[tuple[str, str, list[_Said]]]:
     """(relation, label, statements) of each key; a key that pages of several types use is a relation of each type."""
     for key, some in by_key.items():
-        for kind in dict.fromkeys(types[s.document.title] for s in some):
-            mine = [s for s in some if types[s.document.title] == kind]
+        for kind in dict.fromkeys(types[s.subject] for s in some):
+            mine = [s for s in some if types[s.subject] == kind]
             relation = relation_name(key if len(mine) == len(some) else f"{kind} {key}")
             yield relation, LABELS.get(key, key.replace("_", " ")), mine
 
@@ -336,7 +411,7 @@ def _settle(
 ) -> None:
     """The rows of one relation, and its schema."""
     kind, unit = _kind(some, known)
-    domain = types[some[0].document.title]
+    domain = types[some[0].subject]
     words: dict[str, str] = {}
     if kind == "number" and unit.lower() in UNITS:
         words = measured(label, domain, unit)
@@ -362,6 +437,8 @@ def _settle(
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_, **words}
     if some[0].kind != "pair" and some[0].key in TEMPLATES:
         reading.schema[relation] |= template_words(some[0].key, domain, range_)
+    elif some[0].by_model and some[0].key not in LABELS:
+        reading.schema[relation] |= verb_words(label, some[0].document.text[some[0].start : some[0].end])
     if kind == "date":
         reading.schema[f"{relation}_year"] = {
             "domain": domain,
@@ -370,30 +447,66 @@ def _settle(
             if label.endswith(" date")
             else f"year of {label.removeprefix('date of ')}",
         }
-    seen: set[tuple[str, str, str]] = set()
+    rows = _Rows(reading, label, domain, known)
     for s in some:
         for suffix, value in _values(s, kind, unit, known, reading):
-            key = s.document.title, relation + suffix, value
-            itself = value == s.document.title and kind != "things"
-            if key in seen or itself:  # said twice, or of itself: nothing new
+            if value == s.subject and kind != "things":  # said of itself
                 continue
-            seen.add(key)
-            span, place = s.document.text[s.start : s.end], f"{s.document.id} chars {s.start}-{s.end}"
-            if s.kind != "link" and not attested(value, span, known):
-                reading.quarantine(
-                    "not_in_span", place, f"{value!r} is not what the text says: fix the text", span[:500]
-                )
-                continue
-            reading.rows.append(
-                Row(
-                    subject=s.document.title,
-                    relation=relation + suffix,
-                    object=value,
-                    subject_type=domain,
-                    source=place,
-                    span=span[:500],
-                )
+            rows.add(s, relation + suffix, value)
+
+
+class _Rows:
+    """Adds the rows of one relation to a reading: each fact once, and of what a model read nothing that contradicts the
+    rest."""
+
+    def __init__(self, reading: Reading, label: str, domain: str, known: Mapping[str, str]) -> None:
+        self.reading, self.label, self.domain, self.known = reading, label, domain, known
+        self.places: dict[tuple[str, str, str], int] = {}  # -> the number of its row, -1 if it has none
+        self.objects: dict[tuple[str, str], str] = {}  # subject, relation -> the first object
+        self.plain: set[str] = set()  # relations with rows that no model read
+        self.several: set[str] = set()  # relations of which a subject has several objects
+
+    def add(self, s: _Said, relation: str, value: str) -> None:
+        key, span = (s.subject, relation, value), s.document.text[s.start : s.end]
+        if key in self.places:  # said twice
+            if s.by_model:
+                self._also_by_model(self.places[key])
+            return
+        self.places[key] = -1
+        if s.kind != "link" and not attested(value, span, self.known):
+            why = f"{value!r} is not what the text says: fix the text"
+            self.reading.quarantine("not_in_span", s.place, why, span[:500])
+            return
+        first = self.objects.setdefault(key[:2], value)
+        if first != value and s.by_model and self._is_single(s.key, relation):
+            line, why = f"{s.subject} | {self.label} | {value}", f"its {self.label} is {first!r} already"
+            _refuse_line(self.reading, "contradicts", why, line, s.document, s.start, s.end)
+            return
+        if first != value:
+            self.several.add(relation)
+        if not s.by_model:
+            self.plain.add(relation)
+        self.places[key] = len(self.reading.rows)
+        self.reading.rows.append(
+            Row(
+                subject=s.subject,
+                relation=relation,
+                object=value,
+                subject_type=self.domain,
+                source=s.place,
+                span=span[:500],
             )
+        )
+
+    def _is_single(self, key: str, relation: str) -> bool:
+        """Whether a relation has one object for each subject, as patterns and lines have it."""
+        known = key in KINDS or relation in self.plain
+        return known and key not in MANY and relation not in self.several
+
+    def _also_by_model(self, at: int) -> None:
+        """Note that a model read a row that a pattern read."""
+        if at >= 0 and not self.reading.rows[at].source.endswith((BY_MODEL, BY_BOTH)):
+            self.reading.rows[at] = replace(self.reading.rows[at], source=self.reading.rows[at].source + BY_BOTH)
 
 
 def _thing(label: str) -> str:
@@ -421,7 +534,7 @@ def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
 
 def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: Reading) -> Iterable[tuple[str, str]]:
     """(suffix of the relation, object) of a statement, given the type of its relation."""
-    place, span = f"{s.document.id} chars {s.start}-{s.end}", s.document.text[s.start : s.end][:500]
+    place, span = s.place, s.document.text[s.start : s.end][:500]
     if s.kind != "pair":
         if kind == "date":
             return [("", s.value), ("_year", str(int(s.value[:4])))]
