@@ -5,16 +5,19 @@ countries, and over the countries and the World Factbook together (from ../share
 searcher of synth/search/searchers plays each, with at most MOST calls. Per cell: the share that each answers, and the
 mean
 calls of the oracle (a lower bound) and of branch and check, over the questions that it answers. Intervals are 95 %:
-Wilson's for shares, a normal approximation for calls.
+Wilson's for shares, a normal approximation for calls. The calls over the levels are drawn: docs/images/difficulty.svg.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +30,7 @@ from tasks.results.difficulty import SEARCHERS, measure
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 RESULT = ROOT / "benchmarks" / "results" / "difficulty.json"
+PICTURE = ROOT / "docs" / "images" / "difficulty.svg"
 SCHEMA = ROOT / "benchmarks" / "schemas" / "countries-factbook.yaml"
 WANTED, DEPTHS, MOST, SEED = 400, (2, 3), 600, 7
 
@@ -72,6 +76,44 @@ def result(case: str, metric: str, unit: str, better: str, values: list[float]) 
     )
 
 
+def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Calls over the level: a panel per world, a line per depth and searcher, with its interval."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "espalier"  # the same file from the same numbers
+    import matplotlib.pyplot as plt
+
+    points: dict[tuple[str, str, str], list[tuple[int, Mapping[str, Any]]]] = {}
+    for row in rows:
+        case = re.fullmatch(r"(.*), depth (\d), level (\d)", row["case"])
+        if case is not None and row["metric"].startswith("calls of "):
+            points.setdefault((case[1], case[2], row["metric"]), []).append((int(case[3]), row))
+    worlds = list(dict.fromkeys(world for world, _, _ in points))
+    figure, panels = plt.subplots(1, len(worlds), figsize=(5.2 * len(worlds), 3.8), sharey=True, squeeze=False)
+    for panel, world in zip(panels[0], worlds, strict=True):
+        for (_, depth, metric), line in ((key, line) for key, line in points.items() if key[0] == world):
+            levels = [level for level, _ in line]
+            panel.errorbar(
+                levels,
+                [r["value"] for _, r in line],
+                [[r["value"] - r["low"] for _, r in line], [r["high"] - r["value"] for _, r in line]],
+                fmt="-" if metric.endswith("check") else "--",
+                color={"2": "#3b73c4", "3": "#b3372f"}[depth],
+                label=f"{metric.removeprefix('calls of ')}, depth {depth}",
+                capsize=2,
+                linewidth=1.5,
+            )
+        panel.set(title=world, xlabel="level", xticks=[1, 2, 3, 4])
+        panel.grid(alpha=0.25)
+    panels[0][0].set_ylabel("calls of the search tool")
+    panels[0][0].set_ylim(bottom=0)
+    panels[0][0].legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--n", type=int, default=WANTED, help=f"questions of each world (default {WANTED})")
@@ -100,6 +142,8 @@ def main() -> int:
                 )
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    if args.out == RESULT:
+        plot(rows, PICTURE)
     return 0
 
 
