@@ -3,9 +3,11 @@ postings, pages and card as `bases.write` makes of objects, a few thousand facts
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import sqlite3
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -26,16 +28,21 @@ from synth.knowledge.sqlite_pages import SqlitePages
 from synth.search.blocks import Block, in_pieces, listed
 from synth.search.index import build_index, table_title
 from synth.types import SCHEMA_VERSION, Quarantined
+from tasks.runtime.beside import beside
 from tasks.storage import tables
 
 _GROUP = 131_072  # rows of a table that are written together
 _REPEATED = ("relation", "type", "schema_version")  # columns of few values
+_MMAP_THRESHOLD, _LARGE = -3, 4 << 20  # as malloc.h calls it; bytes
 _PAGES, _FEW = 8192, 64  # pages that are made together; lines of other pages that are made with all of theirs
 
 
 @contextmanager
 def lean() -> Iterator[None]:
-    """Arrow's memory from the system while a base is built: an allocator of its own keeps half as much again in reserve."""
+    """Arrow's memory from the system while a base is built: an allocator of its own keeps half as much again in reserve. The
+    C library gives back what is larger than _LARGE once it is freed, where it would keep up to 32 MB of each size."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(_MMAP_THRESHOLD, _LARGE)
     pool = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -102,11 +109,18 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
 
 def write(folder: Path, base: ColumnBase, missing: Mapping[str, int]) -> dict[str, Any]:
     """Everything but schema and card; the card is returned."""
-    write_tables(folder, base)
-    write_sql(folder, base)
-    digest = base.digest()
-    base.forget()
-    index = build_index(pages(base), folder / "index")
+
+    def told() -> str:
+        write_tables(folder, base)
+        write_sql(folder, base)
+        digest = base.digest()
+        base.forget()
+        return digest
+
+    base.forget()  # a copy shares what is in memory now
+    with beside("the tables of the knowledge base", told) as written:  # neither reads what the other writes
+        index = build_index(pages(base), folder / "index")
+        digest = written()
     return {
         "entities": len(base.order),
         "facts": base.accepted,
