@@ -16,10 +16,10 @@ from synth.types import Problem, Quarantined, Split
 from synth.verify.layout import fits
 
 LADDER = (
-    {"boxes": 2, "size": 4, "relations": 1},
-    {"boxes": 3, "size": 5, "relations": 1},
-    {"boxes": 4, "size": 6, "relations": 2},
-    {"boxes": 5, "size": 7, "relations": 3},
+    {"boxes": 3, "size": 4, "relations": 2},
+    {"boxes": 3, "size": 5, "relations": 3},
+    {"boxes": 4, "size": 6, "relations": 3},
+    {"boxes": 5, "size": 7, "relations": 4},
 )
 CERTIFICATE = ("boxes drawn in place", "search over all places from the text")
 WORDINGS = Wordings(

@@ -13,7 +13,12 @@ from typing import Any
 from synth.families._sample import item, parsed
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"words": 1, "length": 8}, {"words": 3, "length": 6}, {"words": 5, "length": 8}, {"words": 9, "length": 10})
+LADDER = (
+    {"words": 1, "length": 8, "letters": (8,)},
+    {"words": 3, "length": 6, "letters": (8,)},
+    {"words": 5, "length": 8, "letters": (4, 6, 8, 10, 12, 14)},
+    {"words": 9, "length": 10, "letters": (6, 8, 10, 12, 14, 16)},
+)
 CERTIFICATE = ("string methods on the values", "a tally over the text")
 QUESTIONS = {
     "letter": "How often is the letter {} in: {}?",
@@ -42,10 +47,12 @@ def letter_counts(seed: int, split: Split, index: int, *, levels: Sequence[int] 
     )
 
 
-def draw(rng: Random, *, words: int, length: int) -> tuple[str, Spec]:
-    letters = rng.sample("abcdefghiklmnoprstuvw", 8)
-    chosen = tuple("".join(rng.choice(letters) for _ in range(rng.randint(length // 2, length))) for _ in range(words))
-    kind, letter = rng.choice(tuple(QUESTIONS)[: 3 if words > 1 else 2]), rng.choice(letters)
+def draw(rng: Random, *, words: int, length: int, letters: Sequence[int]) -> tuple[str, Spec]:
+    """The words are made of so many different letters as one of `letters` says, so that where there are many words the
+    answers are not mostly that number."""
+    alphabet = rng.sample("abcdefghiklmnoprstuvw", letters[0] if len(letters) == 1 else rng.choice(letters))
+    chosen = tuple("".join(rng.choice(alphabet) for _ in range(rng.randint(length // 2, length))) for _ in range(words))
+    kind, letter = rng.choice(tuple(QUESTIONS)[: 3 if words > 1 else 2]), rng.choice(alphabet)
     return f"{kind} {letter if kind != 'different' else ''} {sorted(chosen)}", (kind, letter, chosen)
 
 

@@ -1,7 +1,7 @@
 """Count the ways to seat guests who refuse some seats.
 
 Certificate: inclusion and exclusion over refused seats against orders tried one by one from the text. Difficulty
-axes: guests, refusals.
+axes: guests, most refusals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from synth.families._wordings import NAMES, Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"guests": 4, "refusals": 3},
+    {"guests": 4, "refusals": 5},
     {"guests": 5, "refusals": 6},
     {"guests": 6, "refusals": 8},
     {"guests": 7, "refusals": 12},
@@ -52,8 +52,10 @@ def seat_counts(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 
 
 def draw(rng: Random, *, guests: int, refusals: int) -> tuple[str, Spec]:
+    """From half of `refusals` to all of them, so that no number of ways is by far the most common."""
+    every = [(g, s) for g in range(guests) for s in range(1, guests + 1)]
     while True:
-        pairs = rng.sample([(g, s) for g in range(guests) for s in range(1, guests + 1)], refusals)
+        pairs = rng.sample(every, rng.randint(refusals // 2, refusals))
         spec = [sorted(s for g, s in pairs if g == who) for who in range(guests)]
         if ways(spec) > 1:
             return f"{spec}", spec

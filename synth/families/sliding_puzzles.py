@@ -16,7 +16,7 @@ from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"least": 2, "most": 7}, {"least": 8, "most": 11}, {"least": 12, "most": 15}, {"least": 16, "most": 21})
+LADDER = ({"least": 2, "most": 7}, {"least": 6, "most": 11}, {"least": 10, "most": 15}, {"least": 15, "most": 21})
 CERTIFICATE = ("a table of all positions", "a deepening search from the text")
 WORDINGS = Wordings(
     "A frame of 2 rows holds five tiles and a gap (_): {start}. How many slides of one tile into the gap are needed at least to reach {goal}?",
@@ -64,7 +64,9 @@ def sliding_puzzles(seed: int, split: Split, index: int, *, levels: Sequence[int
 
 
 def draw(rng: Random, *, least: int, most: int) -> tuple[str, Spec]:
-    start = rng.choice([p for p, n in table().items() if least <= n <= most])
+    """Every number of slides from `least` to `most` is equally likely."""
+    slides = rng.randint(least, most)
+    start = rng.choice([p for p, n in table().items() if n == slides])
     names = "".join(rng.sample("12345", 5)) + "_"  # the goal's tiles: the same puzzle under other names
     renamed = "".join(names["12345_".index(c)] for c in start)
     return f"{renamed} {names}", (renamed, names, table()[start])

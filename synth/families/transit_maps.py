@@ -1,5 +1,5 @@
-"""Questions about small transit maps, which the environment `look` shows as pictures: does a line stop here, at how many
-stations, and how does one get from one station to another.
+"""Questions about small transit maps, which the environment `look` shows as pictures: at which of three places does a line
+stop, how many stations has each of two lines, and how does one get from one station to another.
 
 The question describes the map in its first line (synth/scenes/maps.py) and asks in its last. Certificate: the answer from
 the lines, against the answer read from the pixels of the drawn map. Difficulty axes: the stage (1 judge, 2 count, 3 plan) and
@@ -23,8 +23,12 @@ LADDER = ({"stage": 1, "lines": 2}, {"stage": 2, "lines": 2}, {"stage": 3, "line
 CERTIFICATE = ("lines", "pixels")
 CELLS = 4
 ASKED = (
-    re.compile(r"Does the (\w+) line stop at (\d+) (\d+)\?"),
-    re.compile(r"At how many stations does the (\w+) line stop\?"),
+    re.compile(
+        r"Does the (\w+) line stop at (\d+) (\d+), at (\d+) (\d+) and at (\d+) (\d+)\? Answer yes or no for each, in order\."
+    ),
+    re.compile(
+        r"At how many stations does the (\w+) line stop, and at how many the (\w+) line\? Answer with two numbers, in order\."
+    ),
     re.compile(r"How does one get from (\d+) (\d+) to (\d+) (\d+)\?"),
 )
 Lines = Mapping[str, Sequence[Stop]]
@@ -82,25 +86,40 @@ def draw(rng: Random, *, stage: int, lines: int) -> tuple[str, Spec]:
     shown = laid(rng, lines)
     name = rng.choice(sorted(shown))
     if stage == 1:
-        stops = sorted({s for of in shown.values() for s in of})
-        there = rng.random() < 0.5
-        x, y = rng.choice([s for s in stops if (s in shown[name]) == there] or stops)
-        query = f"Does the {name} line stop at {x} {y}?"
+        a, b, c = (f"{x} {y}" for x, y in _places(rng, shown, name))
+        query = f"Does the {name} line stop at {a}, at {b} and at {c}? Answer yes or no for each, in order."
     elif stage == 2:
-        query = f"At how many stations does the {name} line stop?"
+        other = rng.choice(sorted(shown.keys() - {name}))
+        query = f"At how many stations does the {name} line stop, and at how many the {other} line? Answer with two numbers, in order."
     else:
         a, b = rng.sample(sorted({s for of in shown.values() for s in of}), 2)
         query = f"How does one get from {a[0]} {a[1]} to {b[0]} {b[1]}?"
     return f"{describe(CELL * CELLS, shown)}\n{query}", (shown, query)
 
 
+def _places(rng: Random, lines: Lines, name: str) -> list[Stop]:
+    """Three places, each with equal chances a station of the line `name` or none of its own: a station of another line,
+    or a place without any where those are too few."""
+    others = sorted({s for of in lines.values() for s in of} - set(lines[name]))
+    empty = [(x, y) for x in range(CELLS) for y in range(CELLS) if (x, y) not in others and (x, y) not in lines[name]]
+    own, foreign = rng.sample(lines[name], 3), (rng.sample(others, len(others)) + rng.sample(empty, 3))[:3]
+    return [own[i] if rng.random() < 0.5 else foreign[i] for i in range(3)]
+
+
+def _asked(match: re.Match[str]) -> list[Stop]:
+    """The three places of a question whether a line stops there."""
+    numbers = [int(n) for n in match.groups()[1:]]
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
 def pose(spec: Spec) -> dict[str, Any]:
     lines, query = spec
     tracks = {name: tracks_of(stops) for name, stops in lines.items()}
     if match := ASKED[0].fullmatch(query):
-        answer, verifier = ("yes" if (int(match[2]), int(match[3])) in lines[match[1]] else "no"), "exact"
+        answer = " ".join("yes" if place in lines[match[1]] else "no" for place in _asked(match))
+        verifier = "ordered_list"
     elif match := ASKED[1].fullmatch(query):
-        answer, verifier = str(len(lines[match[1]])), "exact"
+        answer, verifier = f"{len(lines[match[1]])} {len(lines[match[2]])}", "ordered_list"
     else:
         answer, verifier = _way(tracks, query), "transit"
     return {"prompt": f"{describe(CELL * CELLS, lines)}\n{query}", "answer": answer, "verifier": verifier}
@@ -125,7 +144,8 @@ def solve(question: str) -> str:
     except ValueError as e:
         raise Refused(f"roundtrip: {e}") from e
     if match := ASKED[0].fullmatch(query):
-        return "yes" if (int(match[2]), int(match[3])) in stations(tracks.get(match[1], ())) else "no"
+        stops = stations(tracks.get(match[1], ()))
+        return " ".join("yes" if place in stops else "no" for place in _asked(match))
     if match := ASKED[1].fullmatch(query):
-        return str(len(stations(tracks.get(match[1], ()))))
+        return " ".join(str(len(stations(tracks.get(name, ())))) for name in match.groups())
     return _way(tracks, query)

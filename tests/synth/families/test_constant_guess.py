@@ -49,10 +49,22 @@ def test_one_answer_to_everything_earns_at_most_a_quarter(name):
     assert share <= MOST, f"the same answer to every problem of {name} earns {share:.0%}"
 
 
-@pytest.mark.parametrize("name", ["coin_ways", "domino_tilings", "sokoban_pushes"])
+SPREAD = {  # families that spread their answers -> the first level at which they do
+    "box_layouts": 1,
+    "coin_ways": 1,
+    "domino_tilings": 1,
+    "letter_counts": 3,  # the first two are those of recorded benchmarks
+    "seat_counts": 1,
+    "sliding_puzzles": 1,
+    "sokoban_pushes": 1,
+    "transit_maps": 1,
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
 def test_families_that_spread_their_answers_hold_within_every_level(name):
     from benchmarks.constant_guess import earned as of_level
 
-    for level in range(1, 1 + len(import_module(f"synth.families.{name}").LADDER)):
+    for level in range(SPREAD[name], 1 + len(import_module(f"synth.families.{name}").LADDER)):
         guess, share = of_level(name, level)
         assert share <= MOST, f"{guess!r} earns {share:.0%} at level {level} of {name}"

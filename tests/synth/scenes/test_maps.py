@@ -64,14 +64,17 @@ def test_a_way_has_the_fewest_legs():
 def test_problems_of_every_level_are_certified_and_shown():
     problems = [transit_maps(0, "train", i, levels=(1 + i % len(LADDER),)) for i in range(40)]
     assert all(isinstance(p, Problem) for p in problems)
-    assert {p.verifier for p in problems} == {"exact", "transit"} and {p.difficulty["stage"] for p in problems} == {
+    assert {p.verifier for p in problems} == {"ordered_list", "transit"} and {
+        p.difficulty["stage"] for p in problems
+    } == {
         1,
         2,
         3,
     }
     assert all(verify(p, p.answer).value == 1.0 and draw(p)[0].shape == (32, 32, 3) for p in problems)
-    judged = [p.answer for i in range(60) for p in [transit_maps(1, "train", i, levels=(1,))]]
-    assert 0.3 < judged.count("yes") / 60 < 0.7
+    judged = [p.answer.split() for i in range(60) for p in [transit_maps(1, "train", i, levels=(1,))]]
+    for place in zip(*judged, strict=True):
+        assert 0.3 < place.count("yes") / 60 < 0.7
 
 
 def test_details_of_a_route_by_hand():
