@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import sys
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from statistics import mean
 
@@ -15,6 +16,18 @@ from synth.families._wordings import Wordings, by_kind, integers, listed, read_k
 from synth.types import Problem
 
 MODULES = {m.name: import_module(f"synth.families.{m.name}") for m in pkgutil.iter_modules(synth.families.__path__)}
+OLDER = {name: m for name, m in MODULES.items() if hasattr(m, "solve") and not hasattr(m, "WORDINGS")}
+NOT_IN_LINES = {  # families whose levels are not in the order of the lines that the second route executes -> why
+    "bias_probes": "two levels; who did it stands in one sentence, whoever else was there",
+    "calendar": "from level 2 on a third of the questions ask for a weekday, which is one count of days; level 1 has none of these",
+    "countdown": "of larger numbers fewer divide one another, so a search over all ways to combine four of them is shorter at level 4",
+    "counterfactual_prompts": "phrasings are tried on a picture of two things, however many things there are to choose from",
+    "local_customs": "what the replies lack is weighed in one expression, however many traits they have",
+    "nim_heaps": "level 2 has three heaps of at most 7 after two of at most 12, level 4 four of at most 7 after three of at most 11",
+    "persuasion": "the same formula of larger numbers",
+    "safety_requests": "disguises are removed in one pass, however many there are",
+    "unit_conversion": "longer numbers; the factors to all units are found, however far the one asked for lies",
+}
 LINES = 20_000
 WORDED = {name: module for name, module in MODULES.items() if hasattr(module, "WORDINGS")}
 
@@ -51,20 +64,26 @@ def work(module, problem: Problem) -> int:
     return lines
 
 
-def effort(module, problems: list[Problem]) -> float:
-    """The mean work of the second route on the first problems: on four, and on more while all take less than LINES."""
+def effort(module, problems: Iterable[Problem], lines: int = LINES) -> float:
+    """The mean work of the second route on the first problems: on two, on four unless they take very long, and on more
+    while all take less than `lines`."""
     efforts: list[int] = []
     for problem in problems:
-        if len(efforts) >= 4 and sum(efforts) > LINES:
-            break
         efforts.append(work(module, problem))
+        if sum(efforts) > lines and len(efforts) >= (4 if sum(efforts) < 10 * lines else 2):
+            break
     return mean(efforts)
 
 
-def drawn(name: str, level: int) -> list[Problem]:
-    """The problems among twenty items of a level."""
-    items = [getattr(MODULES[name], name)(21, "train", i, levels=[level]) for i in range(20)]
-    return [p for p in items if isinstance(p, Problem)]
+def drawn(name: str, level: int, count: int) -> Iterator[Problem]:
+    """The problems among `count` items of a level."""
+    items = (getattr(MODULES[name], name)(21, "train", i, levels=[level]) for i in range(count))
+    return (p for p in items if isinstance(p, Problem))
+
+
+def in_order(efforts: list[float]) -> bool:
+    """Whether no level takes over a tenth less work than the one before it, and the last one more than the first."""
+    return all(a <= 1.1 * b for a, b in zip(efforts, efforts[1:], strict=False)) and efforts[-1] > efforts[0]
 
 
 @pytest.mark.parametrize("name", WORDED)
@@ -75,7 +94,7 @@ def test_each_wording_is_used_and_a_harder_level_takes_more_work(name):
     used, efforts = set(), []
     assert all(len(set(wordings.forms)) >= 5 for wordings in kinds.values()) and len(module.LADDER) >= 3
     for level in range(1, len(module.LADDER) + 1):
-        problems = drawn(name, level)
+        problems = list(drawn(name, level, 20))
         for problem in problems:
             (form,) = [
                 (kind, f)
@@ -86,7 +105,25 @@ def test_each_wording_is_used_and_a_harder_level_takes_more_work(name):
             used.add(form)
         efforts.append(effort(module, problems))
     assert used == forms, f"never used: {forms - used}"
-    assert all(a <= 1.1 * b for a, b in zip(efforts, efforts[1:], strict=False)) and efforts[-1] > efforts[0], efforts
+    assert in_order(efforts), efforts
+
+
+@pytest.mark.parametrize("name", sorted(OLDER.keys() - NOT_IN_LINES.keys()))
+def test_a_harder_level_of_other_families_takes_more_work_too(name):
+    module = OLDER[name]
+    levels = range(1, len(module.LADDER) + 1)
+    efforts = [effort(module, drawn(name, level, 60), 3 * LINES) for level in levels]
+    assert in_order(efforts), efforts
+
+
+def test_only_families_without_wordings_are_excused_from_the_order_of_levels():
+    assert NOT_IN_LINES.keys() < OLDER.keys()
+
+
+def test_levels_that_get_easier_are_not_in_order():
+    assert (
+        in_order([10, 9.5, 20]) and not in_order([10, 8, 20]) and not in_order([10, 10]) and not in_order([10, 11, 9])
+    )
 
 
 def test_a_question_is_read_by_what_wrote_it():
