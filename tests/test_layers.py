@@ -23,7 +23,7 @@ ALONE = {  # who alone may import it
         "tasks/results/promote.py",
         "tasks/tracking/ui.py",
     },
-    "dvc": set(),  # tasks/runtime/dvc.py runs it as a process
+    "dvc": {"tasks/runtime/dvc_process.py"},  # which is that process; tasks/runtime/dvc.py starts it
     "ray": {"tasks/runtime/cluster.py"},
     "prefect": {
         "tasks/runtime/prefect_shim.py",

@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.cli._text import count, dump
 from flows.overrides import blamed, merged, of_profile, overrides
-from tasks.core.errors import UserError
+from tasks.core.errors import TRANSIENT, StageError, UserError, may_pass, nearest
 from tasks.core.findings import accepted
 from tasks.core.paths import inside
 
@@ -46,6 +46,9 @@ def add(commands: Any) -> None:
         default=[],
         help="train on a third-party environment despite this finding of `espalier env audit`; it is recorded with the "
         "run; may be repeated",
+    )
+    p.add_argument(
+        "--stage", default="", metavar="STAGE", help="only this stage and what it reads (default: all that has changed)"
     )
     p.add_argument(
         "--dry-run",
@@ -80,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     root = inside()
     dvc.versioned(root)
     args.set += accepted(args.accept)
+    if args.stage and args.stage not in (known := graph(root)):
+        raise UserError(f"--stage {args.stage}: {nearest(args.stage, known)}")
     changes = overrides(args.recipe, args.set)
     for key, value in (sized := of_profile(root / "params.yaml", changes)).items():
         print(
@@ -95,11 +100,13 @@ def run(args: argparse.Namespace) -> int:
     for line in [*warnings(present), *_machine(present)]:
         print(line, file=sys.stderr)
     if args.dry_run:
-        return _dry(root, plans)
+        return _dry(root, plans, args.stage)
     if args.jobs < 1:
         raise UserError("--jobs must be 1 or more")
-    _clusters(root, plans)
+    _clusters(root, plans, args.stage)
     if args.watch:
+        if args.stage:
+            raise UserError("--watch runs all stages: leave --stage or --watch out")
         if args.jobs > 1:
             raise UserError("--watch runs one stage after the other: leave --jobs or --watch out")
         return _watch(root, args)
@@ -107,20 +114,20 @@ def run(args: argparse.Namespace) -> int:
         os.environ["ESPALIER_QUIET"] = "1"
     with _stdout_is_stderr() if args.json or args.quiet else nullcontext():
         with dvc.alone(root):
-            code = _run(root, changes, plans, quiet=args.quiet, jobs=args.jobs, cores=args.cores)
+            code = _run(root, changes, plans, quiet=args.quiet, jobs=args.jobs, cores=args.cores, stage=args.stage)
     path = root / "reports" / "summary.json"
     if args.json and code == 0 and path.exists():
         dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
     return code
 
 
-def _clusters(root: Path, plans: dict[str, Any]) -> None:
+def _clusters(root: Path, plans: dict[str, Any], only: str = "") -> None:
     """Raises UserError for a stage that would run on a cluster that does not answer."""
     places = (plans.get("_run") or {}).get("place", {})
     if wanted := {stage: place["ray"] for stage, place in places.items() if place.get("ray")}:
         from tasks.runtime.cluster import check
 
-        due = _due(root, plans)
+        due = _due(root, plans, only)
         for stage, address in wanted.items():
             if stage in {*due.first, *due.missing, *due.data, *due.after}:
                 check(address, f"{stage}.ray")
@@ -138,7 +145,8 @@ class _Due:
     after: list[str]
 
 
-def _due(root: Path, plans: dict[str, Any]) -> _Due:
+def _due(root: Path, plans: dict[str, Any], only: str = "") -> _Due:
+    """Of all stages, or of the stage `only` and what it reads."""
     from tasks.planning import plan
     from tasks.runtime import dvc
     from tasks.runtime.stage import OUT, graph
@@ -152,7 +160,11 @@ def _due(root: Path, plans: dict[str, Any]) -> _Due:
         if n not in first | missing | {"plan"}
     }
     data = {n: why for n, why in data.items() if why}
-    return _Due(known, first, missing, data, dvc.downstream(first | missing | set(data), root))
+    if only:
+        within = dvc.upstream(only, root)
+        first, missing, data = first & within, missing & within, {n: why for n, why in data.items() if n in within}
+    after = dvc.downstream(first | missing | set(data), root)
+    return _Due(known, first, missing, data, [n for n in after if not only or n in within])
 
 
 @contextmanager
@@ -201,7 +213,10 @@ def _run(
     quiet: bool = False,
     jobs: int = 1,
     cores: int = 0,
+    stage: str = "",
 ) -> int:
+    """Runs what has changed, of one stage and what it reads if `stage` names one. Returns 0, TRANSIENT where the stage
+    that failed may succeed if it is tried again, else 1."""
     from tasks.results import garbage
     from tasks.runtime import dvc, process, warm
     from tasks.runtime import termination as ending
@@ -218,6 +233,7 @@ def _run(
     spool.open_execution(root, key, process.look(os.getpid()))
     say = lambda line: None if quiet else print(line, file=sys.stderr)  # noqa: E731
     threads = max((int(p.get("threads", 2)) for p in plans.values()), default=2)
+    targets = [stage] if stage else []
     warmed = nullcontext({}) if jobs > 1 else warm.beside(threads)  # stages of several jobs have groups of their own
     with spool.shipped(root, key, env, say, changes=changes), warmed as warm_env:
         env |= warm_env
@@ -225,9 +241,9 @@ def _run(
             for last in (False, True):
                 before = garbage.outputs(root)
                 if jobs > 1:
-                    code = _side_by_side(root, changes, env, jobs, cores, say)
+                    code = _side_by_side(root, changes, env, jobs, cores, say, stage)
                 else:
-                    code = dvc.experiment(changes, root, env) if changes else dvc.reproduce(root, env)
+                    code = dvc.experiment(changes, root, env, targets) if changes else dvc.reproduce(root, env, targets)
                 bad = [] if code else garbage.restored(root, before)
                 if not bad:
                     break
@@ -243,7 +259,7 @@ def _run(
             "\nThe run stopped; the lines above say why. What was finished stays finished: `espalier run` goes on from there.",
             file=sys.stderr,
         )
-        return 1
+        return TRANSIENT if code == TRANSIENT else 1
     if not quiet:
         print(f"\nDone in {time.monotonic() - begin:.0f} s.\n")
         _table(root)
@@ -251,9 +267,17 @@ def _run(
 
 
 def _side_by_side(
-    root: Path, changes: dict[str, Any], env: dict[str, str], jobs: int, cores: int, say: Callable[[str], None]
+    root: Path,
+    changes: dict[str, Any],
+    env: dict[str, str],
+    jobs: int,
+    cores: int,
+    say: Callable[[str], None],
+    only: str = "",
 ) -> int:
-    """Runs independent stages concurrently. Changes are kept as an experiment, and params.yaml is restored."""
+    """Runs independent stages concurrently, of the stage `only` and what it reads where one is named. Changes are kept
+    as an experiment, and params.yaml is restored. Returns 0, TRANSIENT where the stage that failed may succeed if it is
+    tried again, else 1."""
     from tasks.planning import places, plan
     from tasks.runtime import dvc
     from tasks.runtime import side_by_side as together
@@ -263,6 +287,7 @@ def _side_by_side(
     with dvc.overridden(changes, root):
         dvc.stage("plan", root, env, say)
         plans, order = plan.written(root), dvc.order(root)
+        within = dvc.upstream(only, root) if only else set(order)
         moved, ran = set(dvc.changed_data(root)), set()
 
         def cost(name: str) -> together.Cost:
@@ -283,11 +308,11 @@ def _side_by_side(
         budget = together.Budget(jobs, cores or os.cpu_count() or 1, _devices(plans))
         try:
             began = together.walk(
-                {n: above - {"plan"} for n, above in order.items() if n != "plan"}, bring, cost, budget
+                {n: above - {"plan"} for n, above in order.items() if n != "plan" and n in within}, bring, cost, budget
             )
         except UserError as e:
             print(f"error: {e}", file=sys.stderr)
-            return 1
+            return TRANSIENT if isinstance(e, StageError) and (e.transient or may_pass(e.code)) else 1
         if changes and began:
             dvc.save(env["ESPALIER_EXECUTION"], " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items()), root)
     return 0
@@ -335,11 +360,11 @@ def _machine(plans: dict[str, Any]) -> list[str]:
     return out
 
 
-def _dry(root: Path, plans: dict[str, Any]) -> int:
+def _dry(root: Path, plans: dict[str, Any], only: str = "") -> int:
     from tasks.planning import plan
     from tasks.runtime.stage import graph
 
-    due = _due(root, plans)
+    due = _due(root, plans, only)
     known, first, missing, data, after = due.known, due.first, due.missing, due.data, due.after
     if not first | missing | set(data):
         print("Nothing would run: all is up to date.")

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
 from synth.types import UserError, nearest
 
-__all__ = ["TRANSIENT", "StageError", "UserError", "nearest"]
+__all__ = ["TRANSIENT", "StageError", "UserError", "may_pass", "nearest"]
 
 TRANSIENT = 75  # exit code of a stage that may succeed if it is retried (EX_TEMPFAIL of sysexits.h)
+
+
+def may_pass(code: int) -> bool:
+    """Whether a stage that ended with this code may succeed if it is tried again: it said so itself, or a signal other
+    than Ctrl-C ended it (a negative code, as Python gives it, or 137 and 143, as a shell does for SIGKILL and SIGTERM)."""
+    return code in (TRANSIENT, 137, 143) or (code < 0 and code != -signal.SIGINT)
 
 
 def sentence(stage: str, error: BaseException) -> str:
@@ -21,8 +29,8 @@ def sentence(stage: str, error: BaseException) -> str:
 
 class StageError(UserError):
     """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so a retry may
-    help."""
+    help. `code`: with which the stage ended, 0 where it is not known."""
 
-    def __init__(self, message: str, *, transient: bool) -> None:
+    def __init__(self, message: str, *, transient: bool, code: int = 0) -> None:
         super().__init__(message)
-        self.transient = transient
+        self.transient, self.code = transient, code

@@ -31,6 +31,7 @@ BUSY = re.compile(
     r"Unable to acquire lock|rwlock|is busy, it is being blocked by"
 )  # another dvc command touches the same files right now
 KEPT = "params.before.json"
+OURS = "tasks.runtime.dvc_process"  # DVC with the exit code of its stages
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -93,8 +94,10 @@ def ask(args: Sequence[str], root: Path) -> Any:
     return json.loads(done.stdout or "{}")
 
 
-def reproduce(root: Path, extra: Mapping[str, str] | None = None) -> int:
-    return run(["repro", *_quietly()], root, extra)
+def reproduce(root: Path, extra: Mapping[str, str] | None = None, targets: Sequence[str] = ()) -> int:
+    """`dvc repro` of all stages, or of `targets` and what they read. Returns DVC's exit code, or TRANSIENT where a stage
+    may succeed if it is tried again."""
+    return run(["repro", *_quietly(), *targets], root, extra, module=OURS)
 
 
 def _quietly() -> list[str]:
@@ -102,11 +105,14 @@ def _quietly() -> list[str]:
     return ["-q"] if os.environ.get("ESPALIER_QUIET") else []
 
 
-def experiment(overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None) -> int:
-    """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values."""
+def experiment(
+    overrides: Mapping[str, Any], root: Path, extra: Mapping[str, str] | None = None, targets: Sequence[str] = ()
+) -> int:
+    """`dvc exp run -S ...`: overrides are dotted keys of params.yaml and their values; `targets` and the exit code are
+    those of `reproduce`."""
     committed(root)
     changes = [arg for text in _grammar(overrides, root) for arg in ("-S", text)]
-    return run(["exp", "run", *_quietly(), *changes], root, extra, module="tasks.runtime.experiment")
+    return run(["exp", "run", *_quietly(), *changes, *targets], root, extra, module=OURS)
 
 
 def damaged_index(root: Path) -> str:
@@ -260,6 +266,7 @@ def stage(
         raise kind(
             f"the stage {name} failed: {ours[-1] if ours else words[-1] if words else f'dvc ended with code {code}'}",
             transient=busy or (exited is not None and int(exited[1]) == TRANSIENT),
+            code=int(exited[1]) if exited else 0,
         )
     return (
         "ran"
@@ -329,6 +336,14 @@ def downstream(stages: set[str], root: Path) -> list[str]:
     }:
         reached |= more
     return [n for n in edges if n in reached - stages]
+
+
+def upstream(stage: str, root: Path) -> set[str]:
+    """The stage and all that it reads, directly or not."""
+    above, reached = order(root), {stage}
+    while more := {a for n in reached for a in above[n]} - reached:
+        reached |= more
+    return reached
 
 
 def _reads(dep: str, stage: str) -> bool:

@@ -28,6 +28,7 @@ from tasks.storage import state
 
 PORT = 29500  # where processes of several machines meet
 MOUNT = "/project"  # where a container finds the project
+AGAIN = (TRANSIENT, 137, 143)  # codes of a job that is tried again: as it said; killed; asked to end
 GRACE = 300  # seconds before the limit at which Slurm says so: a stage ends well within them
 
 
@@ -103,11 +104,11 @@ def command(job: Job, learners: int = 1, *, meet: str = "", rank: str = "") -> s
     if not job.stage:
         return f"espalier run {shlex.join(job.settings)}".strip()
     if job.nodes == 1:
-        return f"dvc repro {job.stage}"
+        return f"espalier run --stage {job.stage}"
     return "\n".join(
         [
             f'if [ "{rank}" = 0 ]; then dvc repro plan; fi',
-            f"torchrun --nnodes {job.nodes} --nproc-per-node {learners // job.nodes} --node-rank {rank} "
+            f"python -P -m tasks.runtime.torchrun --nnodes {job.nodes} --nproc-per-node {learners // job.nodes} --node-rank {rank} "
             f"--master-addr {meet} --master-port {PORT} -m flows.{job.stage}",
             f'if [ "{rank}" = 0 ]; then dvc commit -f {job.stage}; fi',
         ]
@@ -134,7 +135,16 @@ def slurm(job: Job, learners: int = 1) -> str:
         lines.append(f"--gpus-per-node={job.gpu + ':' if job.gpu else ''}{job.gpus}")
     if job.where:
         lines.append(f"--partition={job.where}")
-    run = command(job, learners, meet='"$MEET"', rank="$SLURM_NODEID")
+    codes = "|".join(map(str, AGAIN))
+    run, ended = command(job, learners, meet='"$MEET"', rank="$SLURM_NODEID"), ""
+    if (
+        job.nodes > 1
+    ):  # srun ends the others with signals, and says the greatest code: what a machine noted itself counts
+        ended = f".espalier/submit/{job.name}-$SLURM_JOB_ID.code"
+        note = (
+            f"case $C in 0) ;; {codes}) (set -C; echo $C > {ended}) 2>/dev/null || true;; *) echo $C > {ended};; esac"
+        )
+        run = f"trap 'C=$?; {note}; exit $C' EXIT\n{run}"
     return "\n".join(
         [
             "#!/bin/bash",
@@ -143,13 +153,15 @@ def slurm(job: Job, learners: int = 1) -> str:
             f"cd {shlex.quote(str(job.root))}",
             *(f"export {k}={shlex.quote(v)}" for k, v in job.env.items()),
             'export MEET=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+            *([f"mkdir -p .espalier/submit; rm -f {ended}"] if ended else []),
             f"srun --kill-on-bad-exit=1 bash -e -c {shlex.quote(run)} &",
             "CHILD=$!",
             "again() { kill -TERM $CHILD; wait $CHILD || true; scontrol requeue $SLURM_JOB_ID; exit 0; }",
             "trap again TERM",
             "CODE=0; wait $CHILD || CODE=$?",
-            f"# {TRANSIENT}: it may succeed when it is tried again, from where it was",
-            f'if [ $CODE = {TRANSIENT} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt 3 ]; then scontrol requeue $SLURM_JOB_ID; fi',
+            *([f"if [ -s {ended} ]; then CODE=$(cat {ended}); fi"] if ended else []),
+            f"# {TRANSIENT}: it may succeed when it is tried again, from where it was; 137 and 143: a signal ended it",
+            f'case $CODE in {codes}) if [ "${{SLURM_RESTART_COUNT:-0}}" -lt 3 ]; then scontrol requeue $SLURM_JOB_ID; fi;; esac',
             "exit $CODE",
             "",
         ]
@@ -187,7 +199,6 @@ def kubernetes(job: Job, learners: int = 1) -> str:
         pod["subdomain"] = job.name
         run = f"until getent hosts {first} >/dev/null; do sleep 2; done\n{run}"
     pod["containers"][0]["args"] = [run]
-    ended = [TRANSIENT, 137, 143]  # to be tried again; killed, asked to end
     spec: dict[str, Any] = {
         "backoffLimit": 0 if several else 3,
         "activeDeadlineSeconds": round(job.hours * 3600),
@@ -199,7 +210,7 @@ def kubernetes(job: Job, learners: int = 1) -> str:
         spec["podFailurePolicy"] = {
             "rules": [
                 {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-                {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": ended}},
+                {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": list(AGAIN)}},
             ]
         }
     resources = [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job.name}, "spec": spec}]
@@ -254,7 +265,7 @@ def skypilot(job: Job, learners: int = 1) -> str:
         "workdir": str(job.root),
         "resources": resources,
         "setup": "pip install espalier\ndvc pull --allow-missing",
-        "run": f"{command(job, learners)}\ndvc push",
+        "run": f"{command(job, learners)} && dvc push",
     }
     if job.env:
         task["envs"] = dict(job.env)

@@ -104,6 +104,35 @@ def test_asked_to_end(repo, number, code, words):
     assert json.loads((repo / "reports/card.json").read_text())["params"]["episodes"] == 1
 
 
+@pytest.mark.parametrize(
+    "ended, code", [("75", 75), ("-9", 75), ("143", 75), ("2", 1)], ids=["75", "SIGKILL", "143", "its own fault"]
+)
+def test_a_stage_that_may_succeed_when_it_is_tried_again_gives_code_75(repo, ended, code):
+    """As batch systems read it; `dvc repro` gives 255 for all of them."""
+    (repo / "fail-report").write_text(ended)
+    assert "The run stopped" in espalier(repo, "run", "--stage", "report", code=code)
+    if ended == "75":
+        espalier(repo, "run", "--set", "report.episodes=3", code=75)
+    if ended != "143":
+        espalier(repo, "run", "--jobs", "2", code=code)
+        (repo / "fail-report").unlink()
+        assert "Running stage 'report'" in espalier(repo, "run", "-q") or (repo / "reports/card.json").exists()
+
+
+def test_one_stage_and_what_it_reads(repo):
+    (repo / "params.yaml").write_text(
+        "recipe: grpo\nprofile: cpu\ntracking: off\nset: {report: {episodes: 5}, sft: {steps: 7}}\n"
+    )
+    would = espalier(repo, "run", "--stage", "sft", "--dry-run")
+    assert "  sft" in would and "report" not in would and "evaluate" not in would
+    ran = espalier(repo, "run", "--stage", "sft")
+    assert "Running stage 'sft'" in ran and "Running stage 'rl'" not in ran
+    assert "did you mean 'sft'" in espalier(repo, "run", "--stage", "sfft", code=2)
+    assert "leave --stage or --watch out" in espalier(repo, "run", "--stage", "rl", "--watch", code=2)
+    ran = espalier(repo, "run", "--stage", "evaluate", "--jobs", "2")
+    assert "rl: Running stage 'rl'" in ran and "report" not in ran.replace("reports", "")
+
+
 def test_a_second_run_in_the_same_checkout(repo):
     with under_way(repo):
         output = espalier(repo, "run", code=2)

@@ -184,12 +184,12 @@ def test_a_job_of_kubernetes_fits_its_schema(submitted):
 def test_a_job_of_ray_and_a_task_of_skypilot_fit_theirs(submitted, root):
     body = json.loads(submitted("ray", "--gpus", "1", "--stage", "questions", "--dry-run"))
     fits("ray", body)
-    assert body["entrypoint"] == f"cd {root} && dvc repro questions" and body["entrypoint_num_gpus"] == 1
+    assert body["entrypoint"] == f"cd {root} && espalier run --stage questions" and body["entrypoint_num_gpus"] == 1
     task = yaml.safe_load(
         submitted("skypilot", "--gpus", "8xH200", "--where", "aws/us-east-1", "--recipe", "grpo", "--dry-run")
     )
     fits("skypilot", task)
-    assert task["resources"]["accelerators"] == {"H200": 8} and task["run"] == "espalier run --recipe grpo\ndvc push"
+    assert task["resources"]["accelerators"] == {"H200": 8} and task["run"] == "espalier run --recipe grpo && dvc push"
 
 
 def test_a_script_of_slurm_names_options_that_there_are(submitted):
@@ -208,26 +208,37 @@ def test_a_script_of_slurm_names_options_that_there_are(submitted):
     )
     options = dict((x[10:].split("=", 1) + [""])[:2] for x in script.splitlines() if x.startswith("#SBATCH --"))
     assert options.keys() <= SBATCH and options["time"] == "1:30:00" and options["signal"] == "B:TERM@300"
-    assert "--nproc-per-node 4" in script and subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+    assert (
+        "-m tasks.runtime.torchrun --nnodes 2 --nproc-per-node 4" in script
+        and subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
+    )
 
 
 @pytest.fixture
 def slurm(tmp_path, root):
-    """Runs a script as Slurm would on one machine, with a stage that does what `stage` says."""
+    """Runs a script as Slurm would on one machine, with a stage that does what `does` says; `srun`: the code of srun, if it is
+    not that of the stage."""
     tools = tmp_path / "bin"
     tools.mkdir()
 
-    def begin(stage):
+    def begin(does, srun="", **job):
         for name, text in {
             "scontrol": f'[ "$1" = show ] && echo host || echo "$@" >> {tmp_path}/asked',
-            "srun": 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
-            "espalier": stage,
+            "srun": 'while [ "${1#--}" != "$1" ]; do shift; done; ' + (f'"$@"; exit {srun}' if srun else 'exec "$@"'),
+            **dict.fromkeys(("espalier", "python"), does),  # of one machine, and torchrun of several
+            "dvc": "true",
         }.items():
             (tools / name).write_text(f"#!/bin/bash\n{text}\n")
             (tools / name).chmod(stat.S_IRWXU)
         script = tmp_path / "job.sbatch"
-        script.write_text(submit.slurm(submit.Job(name="job", root=root)))
-        env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "host"}
+        script.write_text(submit.slurm(submit.Job(name="job", root=root, **job), 2))
+        env = {
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "7",
+            "SLURM_JOB_NODELIST": "host",
+            "SLURM_NODEID": "1",
+        }
         return subprocess.Popen(["bash", str(script)], env=env)
 
     def asked():
@@ -248,10 +259,20 @@ def test_a_job_that_reaches_its_limit_ends_its_stage_and_is_queued_again(slurm, 
     assert child.wait(600) == 0 and ended.exists() and calls() == ["requeue", "7"]
 
 
-@pytest.mark.parametrize(("code", "again"), [(0, False), (2, False), (75, True)])
-def test_only_what_may_succeed_is_queued_again(slurm, code, again):
+@pytest.mark.parametrize(("code", "again"), [(0, False), (2, False), (75, True), (137, True)])
+@pytest.mark.parametrize(
+    "job", [{}, {"stage": "sft"}, {"stage": "sft", "nodes": 2}], ids=["graph", "stage", "machines"]
+)
+def test_only_what_may_succeed_is_queued_again(slurm, code, again, job):
     begin, calls = slurm
-    assert begin(f"exit {code}").wait(600) == code and bool(calls()) == again
+    assert begin(f"exit {code}", **job).wait(600) == code and bool(calls()) == again
+
+
+@pytest.mark.parametrize(("code", "again"), [(2, False), (75, True)])
+def test_of_several_machines_the_code_that_one_gave_counts(slurm, code, again):
+    """srun says 137 where it has ended the others, which note nothing."""
+    begin, calls = slurm
+    assert begin(f"exit {code}", "137", stage="sft", nodes=2).wait(600) == code and bool(calls()) == again
 
 
 def test_a_job_goes_to_ray(submitted, root):
