@@ -9,10 +9,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.cli._before import check, due
 from flows.cli._text import count, dump
 from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import TRANSIENT, StageError, UserError, may_pass, nearest
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         return _dry(root, plans, args.stage)
     if args.jobs < 1:
         raise UserError("--jobs must be 1 or more")
-    _clusters(root, plans, args.stage)
+    check(root, [plans], args.stage)
     if args.watch:
         if args.stage:
             raise UserError("--watch runs all stages: leave --stage or --watch out")
@@ -119,52 +119,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json and code == 0 and path.exists():
         dump(commit.read_json(path.parent, path.name, remedy=REMEDY))
     return code
-
-
-def _clusters(root: Path, plans: dict[str, Any], only: str = "") -> None:
-    """Raises UserError for a stage that would run on a cluster that does not answer."""
-    places = (plans.get("_run") or {}).get("place", {})
-    if wanted := {stage: place["ray"] for stage, place in places.items() if place.get("ray")}:
-        from tasks.runtime.cluster import check
-
-        due = _due(root, plans, only)
-        for stage, address in wanted.items():
-            if stage in {*due.first, *due.missing, *due.data, *due.after}:
-                check(address, f"{stage}.ray")
-
-
-@dataclass(frozen=True)
-class _Due:
-    """What would run. known: the plans of the last run; first: stages whose plan differs from it; missing: whose output is not there;
-    data: stage -> what changed of what it reads; after: stages that read what these make."""
-
-    known: dict[str, Any]
-    first: set[str]
-    missing: set[str]
-    data: dict[str, list[str]]
-    after: list[str]
-
-
-def _due(root: Path, plans: dict[str, Any], only: str = "") -> _Due:
-    """Of all stages, or of the stage `only` and what it reads."""
-    from tasks.planning import plan
-    from tasks.runtime import dvc
-    from tasks.runtime.stage import OUT, graph
-
-    known = plan.written(root)
-    first = {n for n in graph(root) if n in plans and plans[n] != known.get(n)}
-    missing = {n for n in graph(root) if n != "plan" and not (root / OUT.get(n, f"artifacts/{n}")).exists()}
-    data = {
-        n: [w for w in why if "artifacts/plan" not in w]
-        for n, why in dvc.changed_data(root).items()
-        if n not in first | missing | {"plan"}
-    }
-    data = {n: why for n, why in data.items() if why}
-    if only:
-        within = dvc.upstream(only, root)
-        first, missing, data = first & within, missing & within, {n: why for n, why in data.items() if n in within}
-    after = dvc.downstream(first | missing | set(data), root)
-    return _Due(known, first, missing, data, [n for n in after if not only or n in within])
 
 
 @contextmanager
@@ -364,8 +318,8 @@ def _dry(root: Path, plans: dict[str, Any], only: str = "") -> int:
     from tasks.planning import plan
     from tasks.runtime.stage import graph
 
-    due = _due(root, plans, only)
-    known, first, missing, data, after = due.known, due.first, due.missing, due.data, due.after
+    now = due(root, plans, only)
+    known, first, missing, data, after = now.known, now.first, now.missing, now.data, now.after
     if not first | missing | set(data):
         print("Nothing would run: all is up to date.")
         return 0

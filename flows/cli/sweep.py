@@ -9,6 +9,7 @@ import sys
 from contextlib import nullcontext
 from typing import Any
 
+from flows.cli._before import check
 from flows.cli._text import columns, count, dump
 from flows.overrides import blamed, merged, overrides_of
 from tasks.core.errors import UserError
@@ -47,17 +48,20 @@ def sweep(args: argparse.Namespace) -> int:
     name, points = task.grid(args.grid, commit, base, frozenset(PARAMS))
     seen: set[tuple[str, str]] = set()
     plans: dict[str, Any] = {}
+    planned: list[tuple[str, dict[str, Any]]] = []
     for p in points:  # each value once, with the first seed
         new = {k for k in p.changes if (k, repr(p.changes[k])) not in seen and (k != "seed" or p is points[0])}
         if new or not seen:
             with blamed(p.changes):
                 plans = plan.plans(root, changed=lambda params, p=p: merged(params, dict(p.changes)))
+            planned.append((p.name, plans))
         seen |= {(k, repr(v)) for k, v in p.changes.items()}
+    known = snapshots.experiments(root)
     if args.dry_run:
-        known = snapshots.experiments(root)
         print(columns([[p.name, *p.words, "there" if p.name in known else ""] for p in points]))
         return 0
     devices = _devices(plans, args.workers)
+    check(root, [of for name, of in planned if name not in known], devices=1 if devices else None)
     say = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
     termination.on_sigterm("sweep")
     with task.alone(root):

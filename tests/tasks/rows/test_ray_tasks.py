@@ -19,7 +19,7 @@ from test_clean_in_parts import rows, small
 from test_shards import chats
 
 from flows.cli import main
-from flows.cli import run as running
+from flows.cli._before import check
 from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.preferences.imported import Reader
@@ -244,10 +244,10 @@ def test_a_cluster_is_asked_only_where_its_stage_has_something_to_do(tmp_path, m
     plan.write(tmp_path)
     for name in graph(tmp_path):
         (tmp_path / OUT.get(name, f"artifacts/{name}")).mkdir(parents=True, exist_ok=True)
-    running._clusters(tmp_path, plan.plans(tmp_path))
+    check(tmp_path, [plan.plans(tmp_path)])
     (tmp_path / "artifacts" / "demonstrations").rmdir()
     with pytest.raises(UserError, match=r"sft.ray: nobody answers at .* leave sft.ray out to work on this machine"):
-        running._clusters(tmp_path, plan.plans(tmp_path))
+        check(tmp_path, [plan.plans(tmp_path)])
 
 
 def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
