@@ -74,7 +74,10 @@ def sampler(
             raise UserError(f"the engine {engine} names a server twice: name each once")
         servers = [Server(u, work) for u in urls]
         publisher = Publisher(transport, device, work)
-        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank, publisher))
+        together = _together(servers, model, dtype, max_length, policies, rank, publisher)
+        for server in servers:
+            atexit.register(server.free)  # the next run need not wait
+        return EngineSampler(model, end_id, together)
     if find_spec("vllm") is None:
         raise UserError(
             "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "

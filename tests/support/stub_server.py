@@ -8,6 +8,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from training.rollout.vllm_worker import Versioned
+
 
 class Answers(BaseHTTPRequestHandler):
     """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end, or what its model
@@ -42,12 +44,21 @@ class Answers(BaseHTTPRequestHandler):
                 told = list(pool.map(ask, self.server.workers))
             return self._say({"results": [t if t is None or isinstance(t, dict) else str(t) for t in told]})
         if self.path == "/collective_rpc":
+            if body["method"] in (
+                "espalier_claim",
+                "espalier_free",
+                "espalier_version",
+            ):  # who holds it is told by our own code
+                told = getattr(self.server.worker, body["method"])(**body["kwargs"])
+                if body["method"] != "espalier_version":
+                    return self._say({"results": [told]})
             if body["method"] in ("espalier_load", "espalier_hold"):
                 self.server.held = body["kwargs"]["version"]
                 self.server.loads += body["method"] == "espalier_load"
             held = self.server.held
             receipt = {"checksum": body["kwargs"].get("checksum"), "dtype": self.server.about["dtype"]}
-            receipts = {"espalier_about": self.server.about, "espalier_load": receipt}
+            about = {"holder": self.server.worker.espalier_held_by(), **self.server.about}
+            receipts = {"espalier_about": about, "espalier_load": receipt}
             return self._say({"results": [receipts.get(body["method"], None if held is None else str(held))]})
         if self.path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
             if self.server.adapters is None or not self.server.swaps:
@@ -92,6 +103,7 @@ def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
     server = Server(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
     server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
+    server.worker = Versioned()
     server.end, server.slow, server.workers = end, slow, workers
     server.adapters, server.swaps, server.flying, server.beside = adapters, True, [], set()
     return server

@@ -19,14 +19,14 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from torch import nn
 
-from synth.types import Sampling, seed_for
+from synth.types import Sampling, UserError, seed_for
 from training.model.model import head_weight
 from training.model.render import Renderer
 from training.rollout.ending import Ending
 from training.types import Segment, Stop
 
 
-class WrongVersion(RuntimeError):
+class WrongVersion(UserError):
     """The engine holds other weights than those that were pushed."""
 
 

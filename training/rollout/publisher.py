@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from training.rollout import transport
-from training.rollout.engine import EngineLost, WrongVersion
+from training.rollout.engine import EngineLost
 from training.rollout.transport import BUCKET, LIMIT, Group
 from training.rollout.vllm_engine import Sent, Server, laid
 
@@ -53,8 +53,7 @@ class Publisher:
             self.device = f"cuda:{torch.cuda.current_device()}"
 
     def fit(self, servers: Sequence[Server]) -> None:
-        """Raises ValueError for a server that weights cannot reach by this transport, WrongVersion for one that another run publishes to,
-        EngineLost for one that does not answer."""
+        """Raises ValueError for a server that weights cannot reach by this transport, EngineLost for one that does not answer."""
         if self.by == "disk":
             return
         mine = _here(self.device)
@@ -77,8 +76,6 @@ class Publisher:
             raise ValueError(
                 f"{who} does not know the transport {self.by}: start it with the worker extension of this version of espalier, {DISK}"
             )
-        if theirs["group"] not in (None, server.run):
-            raise WrongVersion(f"another run publishes to {who} now: end that run, or give each a server of its own")
         if theirs["copies"] > 1:
             raise ValueError(
                 f"{who} holds {theirs['copies']} copies of the model (--data-parallel-size), of which a request reaches one: start a server "
@@ -147,8 +144,6 @@ class Publisher:
                 _ended(done)
                 return
             except (EngineLost, TimeoutError, RuntimeError) as e:
-                if isinstance(e, WrongVersion):
-                    raise
                 self.leave()
                 print(
                     f"warning: version {version} did not reach all servers by nccl ({e}): it goes by disk",

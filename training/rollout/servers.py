@@ -255,11 +255,16 @@ def agree(
     """Raises ValueError for a server of another model than is `wanted` (`dtype`, `vocab_size`, `hidden_size`,
     `num_hidden_layers`), of shorter conversations than `max_length` tokens, of another version of vLLM than the
     first, or without room for so many `policies` of that `rank`; EngineLost for one that does not answer within its
-    patience."""
+    patience; WrongVersion for one that another run holds. This run then holds all of them, until it frees them."""
     versions: dict[str, str] = {}
     for s in servers:
         s.revive()
         about = s.about()
+        if "holder" not in about:
+            raise ValueError(
+                f"the server {s.url} does not say which run holds it: start it with the worker extension of this version of espalier "
+                "(docs/engines.md)"
+            )
         for name, value in wanted.items():
             if about[name] != value:
                 raise ValueError(
@@ -276,6 +281,14 @@ def agree(
         versions[s.url] = about["version"]
     if len(set(versions.values())) > 1:
         raise ValueError(f"the servers run different versions of vLLM ({versions}): install the same for all")
+    for i, s in enumerate(servers):
+        s.run = servers[0].run
+        try:
+            s.claim()
+        except (EngineLost, ValueError):
+            for mine in servers[:i]:
+                mine.free()
+            raise
 
 
 def _has_room(server: Server, about: dict[str, Any], policies: int, rank: int) -> None:

@@ -19,6 +19,7 @@ import http.client
 import json
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -27,7 +28,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -41,8 +42,10 @@ from training.model.lora import NAME, folded, save_adapters
 from training.model.remote_code import allowed
 from training.rollout.engine import Completion, EngineLost, WrongVersion
 from training.rollout.transport import checksum, dtype_name
+from training.rollout.vllm_worker import SILENT
 
 WORKER = "training.rollout.vllm_worker.Versioned"
+FREE = 5.0  # seconds that a server has to answer a run that ends
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # in process: no children that outlive a killed run
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # otherwise it binds the learner's threads to cores too
@@ -380,7 +383,8 @@ class Server:
 
     def take(self, version: int, sent: Sent, **source: Any) -> None:
         """Have the server load weights, from where `Versioned.espalier_load` is told, as this version. Raises EngineLost if they do not
-        arrive, ValueError if others do than were sent."""
+        arrive, ValueError if others do than were sent, WrongVersion if another run holds the server."""
+        self.claim()
         load = {"version": self.run + version, "checksum": sent.checksum, **source}
         for got in self._told_all("espalier_load", load):
             if (got["checksum"], got["dtype"]) != (sent.checksum, sent.dtype):
@@ -407,6 +411,7 @@ class Server:
         """Have the server keep the adapters of these folders, each under its folder's name, in place of the earlier
         ones of this run; it is told of those alone that it does not have. Raises ValueError if it refuses them."""
         wanted = {folder.name: folder for folder in folders}
+        self.claim()
         self._rpc("espalier_hold", {"version": None})
         there = {m["id"]: m["root"] for m in self._ask("/v1/models")["data"] if m.get("parent")}
         for name, root in there.items():
@@ -433,16 +438,31 @@ class Server:
         """Whether adapters can be exchanged while it runs."""
         return self._send("/v1/load_lora_adapter", {"lora_name": "", "lora_path": ""})[0] != 404
 
+    def claim(self) -> None:
+        """Have this run hold the server. Raises WrongVersion if another does."""
+        who = f"{socket.gethostname()}:{self.weights.absolute()}"
+        if other := self._rpc("espalier_claim", {"run": self.run, "who": who}):
+            raise WrongVersion(
+                f"another run publishes to the server {self.url} now: that of {other['who']}, heard {other['silent']:.0f} s ago; end that run, "
+                f"or give each a server of its own (one that was killed holds it for {SILENT / 60:.0f} minutes, or until the server is started "
+                "again)"
+            )
+
+    def free(self) -> None:
+        """Leave it to other runs, if it answers soon."""
+        with contextlib.suppress(EngineLost, ValueError):
+            replace(self, timeout=FREE)._rpc("espalier_free", {"run": self.run})
+
     def version(self) -> int | None:
         """Raises WrongVersion if another run has given the server its weights."""
-        reply = self._rpc("espalier_version", {})  # numbers come as texts
+        reply = self._rpc("espalier_version", {"run": self.run})  # numbers come as texts
         if reply is None:
             return None
         version = int(reply) - self.run
         if not 0 <= version < 1 << 32:
             raise WrongVersion(
-                f"the server {self.url} has weights of another run, which was started later or had it before: give "
-                "each run a server of its own"
+                f"the server {self.url} has weights of another run, which was started later or had it before: end that run and start this "
+                "one again, which goes on from its last checkpoint, or give each run a server of its own (rl.engine.name)"
             )
         return version
 

@@ -9,6 +9,7 @@ it has to be named too.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from typing import Any
 from safetensors import safe_open
 
 from training.rollout.transport import Entry, Group, Sums, device_of, digest, dtype_name, libraries, opened, summing
+
+SILENT = 1800.0  # seconds without a word of the run that holds a server, after which another may take it over
 
 
 class Versioned:
@@ -29,6 +32,9 @@ class Versioned:
     device: Any
     espalier_held: int | None = None
     espalier_group: tuple[int, Group] | None = None  # of which run
+    espalier_holder: tuple[int, str, float] | None = (
+        None  # the run that holds the server, where it runs, when it was heard
+    )
 
     def espalier_load(
         self,
@@ -70,8 +76,39 @@ class Versioned:
         self.espalier_held = None if version is None else int(version)
         return self.espalier_held
 
-    def espalier_version(self) -> int | None:
+    def espalier_version(self, run: int = 0) -> int | None:
+        """The version. run: the run that asks, if it is one: it is then heard."""
+        if self.espalier_holder is not None and self.espalier_holder[0] == run:
+            self.espalier_holder = (*self.espalier_holder[:2], time.monotonic())
         return self.espalier_held
+
+    def espalier_claim(self, run: int, who: str) -> dict[str, Any]:
+        """Let `run` hold this server, unless another does that was heard in the last SILENT seconds, or is in a group with it now: then
+        returns which (`espalier_held_by`). who: machine and folder of the run, by which one that is begun again is known."""
+        other = self.espalier_held_by()
+        if other is not None and other["run"] != run and other["who"] != who and other["silent"] < SILENT:
+            return other
+        self.espalier_holder = run, who, time.monotonic()
+        return {}
+
+    def espalier_free(self, run: int) -> dict[str, Any]:
+        """The run has ended."""
+        if self.espalier_holder is not None and self.espalier_holder[0] == run:
+            self.espalier_holder = None
+        return {}
+
+    def espalier_held_by(self) -> dict[str, Any] | None:
+        """The run that holds this server: `run`, `who`, and for how many seconds it was not heard (`silent`). None without one, or if it was
+        in a group with this server and is gone."""
+        grouped = None if self.espalier_group is None else self.espalier_group[0]
+        if self.espalier_group is not None and not self.espalier_group[1].alive():
+            self.espalier_leave()
+            self.espalier_free(grouped or 0)
+        if self.espalier_holder is None:
+            return None
+        run, who, heard = self.espalier_holder
+        silent = 0.0 if self.espalier_group is not None and grouped == run else time.monotonic() - heard
+        return {"run": run, "who": who, "silent": silent}
 
     def espalier_join(
         self, run: int, host: str, port: int, first: int, size: int, backend: str, limit: float, bucket: int
@@ -94,14 +131,11 @@ class Versioned:
     def espalier_about(self) -> dict[str, Any]:
         """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants; for
         how many adapters at once and up to which rank it has room (0: none); and what decides by which ways weights can come:
-        the machine, the device, how many workers and whole copies of the model, libraries, and the run whose learner it is in a group
-        with now."""
+        the machine, the device, how many workers and whole copies of the model, and libraries; and the run that holds it (`holder`)."""
         shape = self.model_config.hf_text_config
         sizes = {k: int(getattr(shape, k)) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
         lora = getattr(self, "lora_config", None)
         room = {k: int(getattr(lora, k, 0)) for k in ("max_loras", "max_lora_rank")}
-        if self.espalier_group is not None and not self.espalier_group[1].alive():
-            self.espalier_leave()
         ways = {
             "machine": socket.gethostname(),
             "device": str(self.device).partition(":")[0],
@@ -109,7 +143,7 @@ class Versioned:
             "workers": int(self.parallel_config.world_size),
             "copies": int(self.parallel_config.data_parallel_size),
             "libraries": libraries(),
-            "group": None if self.espalier_group is None else self.espalier_group[0],
+            "holder": self.espalier_held_by(),
         }
         return {
             "dtype": dtype_name(self.model_config.dtype),

@@ -13,11 +13,12 @@ import tiny
 from stub_server import stub
 
 from synth.types import Sampling
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, sentence
 from tasks.models import engines
 from tasks.runtime.process import end_group
 from training.model.model import save_model
 from training.rollout import servers as routing
+from training.rollout import vllm_worker
 from training.rollout.engine import EngineLost, EngineSampler, WrongVersion
 from training.rollout.servers import Servers, agree
 from training.rollout.vllm_engine import Server, settings
@@ -151,6 +152,51 @@ def test_servers_that_do_not_fit_are_refused_before_anything_is_sampled(three):
     ports[2].gone = True
     with pytest.raises(EngineLost, match="did not come back in 0 s"):
         agree(engine.servers, wanted, 128)
+
+
+def test_a_server_is_of_one_run_until_that_run_ends_or_is_not_heard(three, tmp_path, monkeypatch):
+    ports, engine = three
+    wanted = {k: v for k, v in ABOUT.items() if k != "max_model_len"}
+    mine, url = engine.servers, engine.servers[1].url
+    other = [Server(s.url, tmp_path / "other", patience=0.0) for s in mine]
+    agree(mine[1:2], wanted, 128)
+    with pytest.raises(
+        WrongVersion, match=rf"another run publishes to the server {url} now: that of .*:{tmp_path}, heard 0 s"
+    ):
+        agree(other, wanted, 128)
+    agree([Server(mine[0].url, tmp_path / "a third")], wanted, 128)  # which `other` has left again
+    with pytest.raises(WrongVersion, match="another run publishes to"):
+        mine[0].load(tiny.build(), 0)
+    ports[0].worker.espalier_holder = None
+    source = sampler(engine)
+    source.open(prompts(3), range(3)).generate(Sampling())  # the other did not touch what this run has
+    again = [Server(s.url, tmp_path, patience=0.0) for s in mine]
+    agree(again, wanted, 128)  # it was killed and begins again
+    assert again[0].run != mine[0].run and again[0].run == again[1].run
+    again[0].free()
+    agree(other[:1], wanted, 128)
+    again[1].load(tiny.build(), 0)
+    for port in ports:
+        run, who, heard = port.worker.espalier_holder
+        port.worker.espalier_holder = run, who, heard - vllm_worker.SILENT / 2
+    again[1].version()
+    for port in ports:
+        run, who, heard = port.worker.espalier_holder
+        port.worker.espalier_holder = run, who, heard - vllm_worker.SILENT / 2 - 10
+    with pytest.raises(WrongVersion):
+        agree(other[1:2], wanted, 128)  # a run that asks for its version is heard
+    agree(other[2:], wanted, 128)
+    with pytest.raises(WrongVersion) as e:
+        again[2].load(tiny.build(), 1)
+    assert sentence("rl", e.value).startswith("rl: another run publishes to")
+
+
+def test_a_server_that_does_not_say_which_run_holds_it_is_refused(three, monkeypatch):
+    ports, engine = three
+    about = engine.servers[0].about()
+    monkeypatch.setattr(engine.servers[0], "about", lambda: {k: v for k, v in about.items() if k != "holder"})
+    with pytest.raises(ValueError, match="start it with the worker extension of this version"):
+        agree(engine.servers, {}, 128)
 
 
 def test_all_servers_together_are_waited_for_and_then_given_up(three):
