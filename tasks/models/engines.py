@@ -74,7 +74,7 @@ def sampler(
             raise UserError(f"the engine {engine} names a server twice: name each once")
         servers = [Server(u, work) for u in urls]
         publisher = Publisher(transport, device, work)
-        together = _together(servers, model, dtype, max_length, policies, rank, publisher)
+        together = _together(servers, model, dtype, max_length, policies, rank, publisher, folder)
         for server in servers:
             atexit.register(server.free)  # the next run need not wait
         return EngineSampler(model, end_id, together)
@@ -104,7 +104,8 @@ def sampler(
     if samplers > 1:
         servers = [server for server, _ in started(folder, samplers, options, work, devices)]
         publisher = Publisher(transport, device, work)
-        return EngineSampler(model, end_id, _together(servers, model, dtype, max_length, policies, rank, publisher))
+        together = _together(servers, model, dtype, max_length, policies, rank, publisher)
+        return EngineSampler(model, end_id, together)
     return EngineSampler(model, end_id, InProcess(folder, options, policies))
 
 
@@ -131,22 +132,26 @@ def _together(
     policies: tuple[str, ...] = (),
     rank: int = 0,
     publisher: Any = None,
+    folder: Path | None = None,
 ) -> Any:
-    """One engine of servers that all run what is wanted, and that the weights reach. Raises UserError for one that does not."""
+    """One engine of servers that all run what is wanted, and that the weights reach. folder: a model with the policy's tokenizer. Raises
+    UserError for one that does not."""
     from training.rollout.engine import EngineLost, WrongVersion
+    from training.model.model import load_tokenizer
     from training.rollout.servers import Servers, agree
+    from training.rollout.transport import token_digest
 
     shape = model.config.get_text_config()
     wanted = {k: getattr(shape, k) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     try:
-        agree(servers, {"dtype": dtype, **wanted}, max_length, policies=len(policies), rank=rank)
+        tokens = "" if folder is None else token_digest(load_tokenizer(folder))
+        agree(servers, {"dtype": dtype, **wanted}, max_length, policies=len(policies), rank=rank, tokenizer=tokens)
         together = Servers(servers, policies, publisher)
         if publisher is not None:
             publisher.fit(servers)
     except (EngineLost, WrongVersion, ValueError) as e:
         raise UserError(f"rl.engine: {e}") from e
-    plain = publisher is None or publisher.by == "disk"
-    return servers[0] if len(servers) == 1 and not policies and plain else together
+    return together
 
 
 def started(

@@ -102,7 +102,7 @@ def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
     /collective_rpc reaches (weight_server.Worker), in the place of what is answered here."""
     server = Server(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
-    server.about, server.release, server.logp, server.lock = dict(about), "1.0", -1.0, threading.Lock()
+    server.about, server.release, server.logp, server.lock = dict(about), "0.32.0", -1.0, threading.Lock()
     server.worker = Versioned()
     server.end, server.slow, server.workers = end, slow, workers
     server.adapters, server.swaps, server.flying, server.beside = adapters, True, [], set()

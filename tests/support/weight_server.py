@@ -27,10 +27,11 @@ class Worker(Versioned):
     came   what came last
     """
 
-    def __init__(self, model, rank=0, size=1, ends=0, device="cpu"):
+    def __init__(self, model, folder, rank=0, size=1, ends=0, device="cpu"):
         self.model, self.rank, self.ends, self.came, self.begun = model, rank, ends, {}, 0
         self.device, self.lora_config = torch.device(device), None
-        self.model_config = SimpleNamespace(dtype=torch.float32, hf_text_config=model.config, max_model_len=128)
+        of = {"hf_text_config": model.config, "tokenizer": str(folder), "trust_remote_code": False}
+        self.model_config = SimpleNamespace(dtype=torch.float32, max_model_len=128, **of)
         self.parallel_config = SimpleNamespace(world_size=size, data_parallel_size=1)
 
     def reload_weights(self, weights_iterator):
@@ -47,7 +48,7 @@ class Worker(Versioned):
 
 def server(folder, end, port=0, workers=1, ends=0, device="cpu"):
     adapters = Adapters(folder)
-    members = [Worker(adapters.llm.model, rank, workers, ends, device) for rank in range(workers)]
+    members = [Worker(adapters.llm.model, folder, rank, workers, ends, device) for rank in range(workers)]
     return stub(end, {}, port, adapters=adapters, workers=members)
 
 

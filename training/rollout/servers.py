@@ -41,6 +41,7 @@ from training.rollout.vllm_engine import Server, all_known, room_for, wait, writ
 
 SLACK = 8  # conversations that a server may have more than the least loaded before a known prompt goes elsewhere
 PROBE, APART = (1, 2, 3, 4), 0.02  # ids of the probe, and how many nats servers of one model may differ on it
+SUPPORTED, AFTER = "0.32", "0.33"  # versions of vLLM: from the first on, below the second
 SAID = 8  # tokens of the probe's answer that a server and the learner compare
 ROUNDED = 0.25  # how many nats they may differ if the weights are not float32: two programs round each sum differently
 T = TypeVar("T")
@@ -73,7 +74,7 @@ class Servers:
 
     def load(self, model: nn.Module, version: int) -> None:
         """Have all that answer read the weights, or the adapters that they do not have. Raises EngineLost if none does,
-        ValueError if their log-probs differ, from each other or from the learner's."""
+        ValueError if their log-probs differ, from each other or from the learner's (with `disk` those of a single server)."""
         up = self._each(Server.answers, self.servers)
         there = [s for s, answers in zip(self.servers, up, strict=True) if answers]
         for s in set(self.servers) - set(there):
@@ -93,7 +94,8 @@ class Servers:
             self._agrees(model, {policy: folder.name for policy, (_, folder) in self._held.items()})
         else:
             self._probe()
-            if self.publisher is not None and self.publisher.by != "disk":  # a file is as vLLM reads others
+            # a file is as vLLM reads others, so that several servers are compared with each other alone
+            if len(self.servers) == 1 or self.publisher is not None and self.publisher.by != "disk":
                 self._agrees(model, {"": ""})
 
     def _swap(self, model: nn.Module, version: int) -> None:
@@ -250,11 +252,17 @@ def _learned(model: nn.Module, policy: str, ids: np.ndarray) -> np.ndarray:
 
 
 def agree(
-    servers: Sequence[Server], wanted: dict[str, Any], max_length: int, *, policies: int = 0, rank: int = 0
+    servers: Sequence[Server],
+    wanted: dict[str, Any],
+    max_length: int,
+    *,
+    policies: int = 0,
+    rank: int = 0,
+    tokenizer: str = "",
 ) -> None:
     """Raises ValueError for a server of another model than is `wanted` (`dtype`, `vocab_size`, `hidden_size`,
-    `num_hidden_layers`), of shorter conversations than `max_length` tokens, of another version of vLLM than the
-    first, or without room for so many `policies` of that `rank`; EngineLost for one that does not answer within its
+    `num_hidden_layers`), with other tokens than those of the digest `tokenizer` (transport.token_digest; "": not compared), of shorter
+    conversations than `max_length` tokens, of a version of vLLM that is not SUPPORTED or another than the first's, or without room for so many `policies` of that `rank`; EngineLost for one that does not answer within its
     patience; WrongVersion for one that another run holds. This run then holds all of them, until it frees them."""
     versions: dict[str, str] = {}
     for s in servers:
@@ -271,6 +279,20 @@ def agree(
                     f"the server {s.url} runs a model with {name} {about[name]}, and the policy has {value}: start it "
                     "with the policy's own model and dtype (docs/engines.md)"
                 )
+        if tokenizer and not about.get("tokenizer"):
+            print(
+                f"warning: the server {s.url} does not say which tokens it has: they are not compared", file=sys.stderr
+            )
+        elif tokenizer and about["tokenizer"] != tokenizer:
+            raise ValueError(
+                f"the server {s.url} has another tokenizer than the policy, and stop strings are found with it: start it with --tokenizer and "
+                "the folder of the policy's own model (docs/engines.md)"
+            )
+        if not about["version"].startswith(f"{SUPPORTED}."):
+            raise ValueError(
+                f"the server {s.url} runs vLLM {about['version']}, and this version of espalier works with {SUPPORTED}: install "
+                f"'vllm>={SUPPORTED},<{AFTER}' there"
+            )
         if about["max_model_len"] < max_length:
             raise ValueError(
                 f"the server {s.url} takes conversations of {about['max_model_len']} tokens, and the stage has up to "

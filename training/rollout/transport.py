@@ -288,6 +288,12 @@ def device_of(at: torch.device | str) -> str:
     return str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else ""
 
 
+def token_digest(tokenizer: Any) -> str:
+    """Of the tokens of a tokenizer (transformers') with their ids, added ones too."""
+    tokens = sorted(tokenizer.get_vocab().items())
+    return hashlib.blake2b(json.dumps(tokens).encode(), digest_size=16).hexdigest()
+
+
 def libraries() -> dict[str, str]:
     """What has to be the same on both sides."""
     from torch.cuda import nccl

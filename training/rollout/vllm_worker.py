@@ -16,7 +16,18 @@ from typing import Any
 
 from safetensors import safe_open
 
-from training.rollout.transport import Entry, Group, Sums, device_of, digest, dtype_name, libraries, opened, summing
+from training.rollout.transport import (
+    Entry,
+    Group,
+    Sums,
+    device_of,
+    digest,
+    dtype_name,
+    libraries,
+    opened,
+    summing,
+    token_digest,
+)
 
 SILENT = 1800.0  # seconds without a word of the run that holds a server, after which another may take it over
 
@@ -32,6 +43,7 @@ class Versioned:
     device: Any
     espalier_held: int | None = None
     espalier_group: tuple[int, Group] | None = None  # of which run
+    espalier_tokens: str | None = None  # digest of its tokenizer, once it was asked for
     espalier_holder: tuple[int, str, float] | None = (
         None  # the run that holds the server, where it runs, when it was heard
     )
@@ -129,7 +141,8 @@ class Versioned:
         return {}
 
     def espalier_about(self) -> dict[str, Any]:
-        """The dtype and the sizes of the model, by which a run knows whether the server has the model that it wants; for
+        """The dtype and the sizes of the model and a digest of the `tokenizer` ("" if it cannot be read), by which a run knows whether the
+        server has the model that it wants; for
         how many adapters at once and up to which rank it has room (0: none); and what decides by which ways weights can come:
         the machine, the device, how many workers and whole copies of the model, and libraries; and the run that holds it (`holder`)."""
         shape = self.model_config.hf_text_config
@@ -147,11 +160,23 @@ class Versioned:
         }
         return {
             "dtype": dtype_name(self.model_config.dtype),
+            "tokenizer": self._tokens(),
             "max_model_len": int(self.model_config.max_model_len),
             **sizes,
             **room,
             **ways,
         }
+
+    def _tokens(self) -> str:
+        if self.espalier_tokens is None:
+            from transformers import AutoTokenizer
+
+            of, trusted = self.model_config.tokenizer, bool(self.model_config.trust_remote_code)
+            try:
+                self.espalier_tokens = token_digest(AutoTokenizer.from_pretrained(of, trust_remote_code=trusted))
+            except (OSError, ValueError):
+                self.espalier_tokens = ""
+        return self.espalier_tokens
 
 
 def _line(e: BaseException) -> str:

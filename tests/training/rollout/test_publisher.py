@@ -1,12 +1,14 @@
 """Weights that reach servers by each transport: the same bytes, the same checks, and a sentence where they would not arrive. Without a
 GPU gloo stands in for NCCL and shared memory of the CPU for CUDA's handles; all other code is the same. The last test needs a GPU."""
 
+import copy
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import tomllib
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,7 +31,8 @@ from training.model.model import save_model
 from training.rollout import transport, vllm_worker
 from training.rollout.engine import EngineSampler, WrongVersion
 from training.rollout.publisher import Publisher
-from training.rollout.servers import Servers
+from training.rollout.servers import AFTER, SUPPORTED, Servers
+from training.rollout.transport import token_digest
 from training.rollout.vllm_engine import Sent, Server, settings
 
 END = tiny.tokenizer().eos_token_id
@@ -192,7 +195,7 @@ def test_other_bytes_than_were_sent_are_refused_before_a_request(folder, tmp_pat
         engine.publisher.leave()
 
 
-@pytest.mark.parametrize("by", ["nccl", "ipc"])
+@pytest.mark.parametrize("by", TRANSPORTS)
 def test_a_server_that_computes_something_else_is_refused_before_a_request(folder, tmp_path, by):
     stand = stand_in(folder, END)
     with serving(stand) as urls:
@@ -215,6 +218,33 @@ def test_another_version_than_was_published_stops_the_run(folder, tmp_path):
             source.held = 0
             source.open([np.array([1])], [1]).generate(Sampling())
         engine.publisher.leave()
+
+
+def test_a_single_server_is_asked_for_its_tokens_and_what_it_computes(folder, tmp_path):
+    """With the transport disk too, and before anything is sampled."""
+    model = shaken(1)
+    how = {"work": tmp_path / "w", "max_length": 64, "dtype": "float32", "memory": 0.1}
+    with serving(stand := stand_in(folder, END)) as urls:
+        stand.release = "0.33.0"
+        with pytest.raises(
+            UserError, match=r"runs vLLM 0\.33\.0, and this version of espalier works with 0\.32: install"
+        ):
+            engines.sampler(urls[0], model, END, folder=folder, **how)
+        stand.release = "0.32.3"
+        source = engines.sampler(urls[0], model, END, folder=folder, **how)
+        worker = stand.workers[0]
+        worker.espalier_tokens = token_digest(tiny.tokenizer())
+        engines.sampler(urls[0], model, END, folder=folder, **how)
+        more = copy.deepcopy(tiny.tokenizer())
+        more.add_tokens(["<another>"])
+        worker.espalier_tokens, right = token_digest(more), worker.espalier_tokens
+        with pytest.raises(UserError, match=rf"{urls[0]} has another tokenizer than the policy.*--tokenizer"):
+            engines.sampler(urls[0], model, END, folder=folder, **how)
+        worker.espalier_tokens = right
+        stand.adapters.llm.model = shaken(9)  # answers by another model than it loads into
+        with pytest.raises(ValueError, match="computes something else than the learner"):
+            source.open([np.array([1, 2])], [0]).generate(Sampling(max_tokens=2))
+        assert not stand.asked
 
 
 @contextmanager
@@ -379,6 +409,11 @@ def test_a_transport_that_would_bring_nothing_is_refused_by_the_plan(tmp_path, m
     with pytest.raises(UserError) as e:
         plan.plans(tmp_path)
     assert sentence in str(e.value)
+
+
+def test_the_version_of_vllm_is_the_one_that_is_installed():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert extras["vllm"] == [f"vllm>={SUPPORTED},<{AFTER}"]
 
 
 def test_a_transport_is_a_place_and_changes_no_plan_of_a_stage(tmp_path, monkeypatch):

@@ -172,7 +172,9 @@ def test_another_base_is_refused_before_a_turn_is_asked(serving, tmp_path):
 
 def test_servers_without_room_for_the_policies_are_refused(serving, tmp_path):
     at = serving(**SMALL)
-    how = dict(folder=tmp_path, work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, policies=BOTH)
+    how = dict(
+        folder=tmp_path / "model", work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, policies=BOTH
+    )
     engine = ",".join(at.urls)
     source = engines.sampler(engine, at.policies.model, of.END, **how, rank=2)
     assert source.engine.policies == BOTH and len(source.engine.servers) == 2
@@ -218,7 +220,7 @@ def test_servers_that_a_run_starts_are_told_to_hold_adapters(monkeypatch, servin
 
     monkeypatch.setattr(engines, "started", started)
     monkeypatch.setattr(engines, "find_spec", lambda name: True)
-    how = dict(folder=tmp_path, work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, samplers=2)
+    how = dict(folder=tmp_path / "model", work=tmp_path / "w", max_length=64, dtype="float32", memory=0.1, samplers=2)
     source = engines.sampler("vllm", at.policies.model, of.END, **how, policies=BOTH, rank=2)
     asked(source)
     ((n, options),) = begun

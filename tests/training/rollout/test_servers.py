@@ -134,7 +134,7 @@ def test_other_weights_stop_the_run(three):
         source.open(prompts(3), range(3)).generate(Sampling())
 
 
-def test_servers_that_do_not_fit_are_refused_before_anything_is_sampled(three):
+def test_servers_that_do_not_fit_are_refused_before_anything_is_sampled(three, capsys):
     ports, engine = three
     wanted = {k: v for k, v in ABOUT.items() if k != "max_model_len"}
     agree(engine.servers, wanted, 128)
@@ -146,9 +146,16 @@ def test_servers_that_do_not_fit_are_refused_before_anything_is_sampled(three):
     ports[1].about = {**ABOUT, "vocab_size": 65}
     with pytest.raises(ValueError, match="vocab_size 65, and the policy has 64"):
         agree(engine.servers, wanted, 128)
-    ports[1].about, ports[2].release = ABOUT, "2.0"
+    ports[1].about, ports[2].release = ABOUT, "0.32.1"
     with pytest.raises(ValueError, match="different versions of vLLM"):
         agree(engine.servers, wanted, 128)
+    ports[2].release = "0.33.0"
+    with pytest.raises(ValueError, match=rf"{ports[2].server_port} runs vLLM 0\.33\.0"):
+        agree(engine.servers, wanted, 128)
+    ports[1].about = {**ABOUT, "tokenizer": "another"}
+    with pytest.raises(ValueError, match=rf"{ports[1].server_port} has another tokenizer than the policy"):
+        agree(engine.servers, wanted, 128, tokenizer="mine")
+    assert f"{ports[0].server_port} does not say which tokens it has" in capsys.readouterr().err
     ports[2].gone = True
     with pytest.raises(EngineLost, match="did not come back in 0 s"):
         agree(engine.servers, wanted, 128)
@@ -216,7 +223,8 @@ def test_the_knob_takes_several_urls(three, tmp_path):
         sizes = {k: getattr(model.config, k) for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
         p.about = {**ABOUT, **sizes}
     urls = ",".join(f"http://127.0.0.1:{p.server_port}/v1" for p in ports)
-    how = {"folder": tmp_path, "work": tmp_path / "w", "max_length": 64, "dtype": "float32", "memory": 0.1}
+    save_model(model, tiny.tokenizer(), tmp_path / "model")
+    how = {"folder": tmp_path / "model", "work": tmp_path / "w", "max_length": 64, "dtype": "float32", "memory": 0.1}
     source = engines.sampler(urls, model, END, **how)
     source.open(prompts(6), range(6)).generate(Sampling())
     assert [len(p.asked) for p in ports] == [2, 2, 2]
