@@ -20,6 +20,7 @@ as cores would wait for each other at every operation, and both would be slower 
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 import time
 from collections import Counter, deque
@@ -47,6 +48,7 @@ class Mode:
     fresh: bool
 
 
+LIMIT = 7200.0  # seconds from one turn that is sampled to the next, after which the sampler is given up
 SYNC, ONE_OFF = Mode(staleness=0, fresh=False), Mode(staleness=1, fresh=False)
 
 
@@ -153,12 +155,14 @@ class Ahead:
     experience   whose player samples from a copy of the weights
     learner      the model that learns
     steps        that there are in all
+    limit        seconds without a new turn after which the sampler is waited for no longer: TimeoutError
     """
 
     experience: Experience
     learner: nn.Module
     mode: Mode
     steps: int
+    limit: float = LIMIT
     waiting: deque[Collected] = field(default_factory=deque, init=False)  # sampled, not trained yet, oldest first
     begun: int = field(default=0, init=False)  # the step that is sampled, or will be next
     allowed: int = field(default=-1, init=False)  # the last step that may begin
@@ -184,6 +188,7 @@ class Ahead:
         )
         self._threads = 0  # how many threads there were before they were shared
         self._failed: BaseException | None = None
+        self._heard = time.monotonic()  # when the sampler last began a turn or a step
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Ahead:
@@ -193,19 +198,41 @@ class Ahead:
         self.close()
 
     def close(self) -> None:
-        """End the sampling thread at its next turn."""
+        """End the sampling thread at its next turn; one that has none within the limit is left behind, and said."""
         with self._changed:
             self._closed = True
+            if not self._busy:  # however long it has had nothing to do
+                self._heard = time.monotonic()
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join()
+        while self._thread is not None and self._thread.is_alive():
+            if (left := self._heard + self.limit - time.monotonic()) <= 0:
+                print(f"warning: {self._stuck()}: this process ends without it", file=sys.stderr)
+                break
+            self._thread.join(left)
         if self._threads:
             torch.set_num_threads(self._threads)
 
     def _turn(self) -> None:
         """Called before a turn is sampled."""
+        self._heard = time.monotonic()
         if self._closed:
             raise Closed
+
+    def _stuck(self) -> str:
+        return f"the sampler of step {self.begun} has not begun another turn for {time.monotonic() - self._heard:.0f} s"
+
+    def _wait(self, what: str) -> None:
+        """Wait, with the lock, until the sampler has changed something. Raises what it raised, TimeoutError if it has had no turn for the
+        limit. what: what is waited for."""
+        left = self._heard + self.limit - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(
+                f"{what} was waited for, and {self._stuck()}: see whether an environment, a tool, a verifier or the engine hangs, and run "
+                "again, which goes on from the last checkpoint"
+            )
+        self._changed.wait(left)
+        if self._failed is not None:
+            raise self._failed
 
     def _share(self) -> None:
         """From here on sampler and learner get half of the threads each."""
@@ -226,10 +253,10 @@ class Ahead:
         if self.mode.fresh or self.allowed < step:
             self._allow(step, step + self.mode.staleness * self.mode.fresh)
         with self._changed:
-            while not self.waiting and self._failed is None:
-                self._changed.wait()
             if self._failed is not None:
                 raise self._failed
+            while not self.waiting:
+                self._wait(f"step {step}")
             collected = self.waiting.popleft()
         waited = time.monotonic() - began
         check_versions(collected.kept, step, self.mode.staleness)
@@ -243,6 +270,8 @@ class Ahead:
         self.mailbox.send(self.learner, version)
         with self._changed:
             self.allowed = min(max(self.allowed, last), self.steps - 1)
+            if not self._busy:
+                self._heard = time.monotonic()
             self._changed.notify_all()
 
     def _sample(self) -> None:
@@ -254,7 +283,7 @@ class Ahead:
                         self._changed.wait()
                     if self._closed:
                         return
-                    self._busy = True
+                    self._busy, self._heard = True, time.monotonic()
                 self.mailbox.take(self.experience.player.sampler)
                 collected = self.experience.collect(self.begun)
                 with self._changed:
@@ -274,15 +303,15 @@ class Ahead:
         lost."""
         with self._changed:
             self._paused = self.mode.fresh  # else the weights for the steps that may begin would be lost
-            while self._failed is None and (self._busy or not self._paused and self.begun <= self.allowed):
-                self._changed.wait()
             if self._failed is not None:
                 raise self._failed
+            while self._busy or not self._paused and self.begun <= self.allowed:
+                self._wait("what a checkpoint holds of the next steps")
             held = {
                 "experience": copy.deepcopy(self.experience.state()),
                 "waiting": [pack_collected(c) for c in self.waiting],
             }
-            self._paused = False
+            self._paused, self._heard = False, time.monotonic()
             self._changed.notify_all()
         return held
 

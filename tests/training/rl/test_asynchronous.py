@@ -350,6 +350,36 @@ def test_close_ends_the_sampling_at_its_next_turn():
     assert not [t for t in threading.enumerate() if t.name == "sampler"]
 
 
+@pytest.mark.parametrize("how", [ONE_OFF, STREAMED])
+def test_a_sampler_that_hangs_is_waited_for_no_longer_than_the_limit(how, capsys):
+    policy, goes_on = tiny.build(seed=1), threading.Event()
+    ahead = Ahead(experience(copy.deepcopy(policy), pause=lambda: goes_on.wait(60)), policy, how, 3, limit=0.3)
+    began = time.monotonic()
+    with pytest.raises(
+        TimeoutError, match=r"step 0 was waited for, and the sampler of step 0 has not begun another turn"
+    ):
+        ahead(0)
+    with pytest.raises(TimeoutError, match="what a checkpoint holds of the next steps was waited for"):
+        ahead.state()
+    ahead.close()
+    assert time.monotonic() - began < 20
+    assert capsys.readouterr().err.count("this process ends without it") == 1
+    goes_on.set()
+    ahead._thread.join(60)
+    assert not ahead._thread.is_alive()
+
+
+def test_a_sampler_that_waited_for_the_learner_is_not_late(capsys):
+    """However long a step of the learner takes: only turns have a limit."""
+    policy = tiny.build(seed=1)
+    with Ahead(experience(copy.deepcopy(policy)), policy, ONE_OFF, 9, limit=5.0) as ahead:
+        for step in range(3):
+            ahead(step)
+            ahead.state()
+            ahead._heard -= 100.0
+    assert "ends without" not in capsys.readouterr().err and not ahead._thread.is_alive()
+
+
 # --- many conversations
 # -------------------------------------------------------------------------------------------------
 
