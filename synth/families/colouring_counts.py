@@ -12,11 +12,12 @@ from typing import Any
 
 from synth.families._networks import PAIRS, Edge, draw_network, read_pairs, write_pairs
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"countries": 4, "borders": 4, "colours": 3},
+    {"countries": 4, "borders": 4, "colours": 4},
     {"countries": 5, "borders": 6, "colours": 4},
     {"countries": 6, "borders": 8, "colours": 4},
     {"countries": 7, "borders": 10, "colours": 4},
@@ -31,6 +32,7 @@ WORDINGS = Wordings(
     answer="Answer with one integer.",
     pairs=PAIRS,
 )
+MAPS = 12
 Spec = tuple[list[Edge], int]
 
 
@@ -51,13 +53,17 @@ def colouring_counts(seed: int, split: Split, index: int, *, levels: Sequence[in
 
 
 def draw(rng: Random, *, countries: int, borders: int, colours: int) -> tuple[str, Spec]:
-    while True:
+    """All numbers of ways among the maps drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
         _, roads = draw_network(rng, countries, rng.randint(borders - 1, borders), 1)
         k = rng.randint(colours - 1, colours)
-        if coloured(frozenset(frozenset((a, b)) for a, b, _ in roads), countries, k):
-            form = f"{roads} {k}"
-            rng.shuffle(roads)
-            return form, (roads, k)
+        return coloured(frozenset(frozenset((a, b)) for a, b, _ in roads), countries, k) or None, (roads, k)
+
+    roads, k = by_answer(rng, once, MAPS)
+    form = f"{roads} {k}"
+    rng.shuffle(roads)
+    return form, (roads, k)
 
 
 def coloured(edges: frozenset[frozenset[str]], nodes: int, k: int) -> int:

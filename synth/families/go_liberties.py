@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
@@ -27,6 +28,7 @@ WORDINGS = Wordings(
     at=r"[a-k]\d+",
 )
 Cell = tuple[int, int]
+POINTS = 960  # of all boards drawn for one problem
 Spec = tuple[list[str], Cell, int]
 
 
@@ -47,15 +49,22 @@ def go_liberties(seed: int, split: Split, index: int, *, levels: Sequence[int] =
 
 
 def draw(rng: Random, *, size: int) -> tuple[str, Spec]:
-    while True:
+    """All numbers of liberties among the groups drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec | None]:
         kinds = rng.choice(("XXO__", "XXXO_", "XXXXOO___"))
         rows = ["".join(rng.choice(kinds) for _ in range(size)) for _ in range(size)]
         stones = [(r, c) for r in range(size) for c in range(size) if rows[r][c] != "_"]
         groups = {at: flooded(rows, at) for at in rng.sample(stones, min(6, len(stones)))}
         fits = [at for at, (group, free) in groups.items() if len(group) >= size // 2 and free]
-        if fits:
-            at = max(fits, key=lambda x: len(groups[x][0]))
-            return f"{rows} {at}", (rows, at, len(groups[at][1]))
+        if not fits:
+            return None, None
+        at = max(fits, key=lambda x: len(groups[x][0]))
+        return len(groups[at][1]), (rows, at, len(groups[at][1]))
+
+    spec = by_answer(rng, once, POINTS // size**2)
+    assert spec is not None
+    return f"{spec[0]} {spec[1]}", spec
 
 
 def flooded(rows: Sequence[str], at: Cell) -> tuple[set[Cell], set[Cell]]:

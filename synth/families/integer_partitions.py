@@ -10,10 +10,11 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"size": 12, "least": 8}, {"size": 18, "least": 13}, {"size": 25, "least": 19}, {"size": 32, "least": 26})
+LADDER = ({"size": 15, "least": 9}, {"size": 18, "least": 13}, {"size": 25, "least": 19}, {"size": 32, "least": 26})
 CERTIFICATE = ("a table over parts", "a recursion that lists every sum")
 WORDINGS = Wordings(
     "In how many ways can {n} be written as a sum of positive integers, none greater than {m}, at most {k} of them, order ignored?",
@@ -23,6 +24,7 @@ WORDINGS = Wordings(
     "Find the number of ways to split {n} into no more than {k} positive whole numbers, each no more than {m}, where the order does not count.",
     answer="Answer with one integer.",
 )
+QUESTIONS = 20
 Spec = tuple[int, int, int]
 
 
@@ -43,11 +45,16 @@ def integer_partitions(seed: int, split: Split, index: int, *, levels: Sequence[
 
 
 def draw(rng: Random, *, size: int, least: int) -> tuple[str, Spec]:
-    while True:
+    """All numbers of ways among the questions drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
         n = rng.randint(least, size)
         spec = n, rng.randint(3, n // 2), rng.randint(3, n // 2)
-        if count(*spec) > 3:
-            return f"{n} {spec[1]} {spec[2]}", spec
+        ways = count(*spec)
+        return (ways if ways > 3 else None), spec
+
+    spec = by_answer(rng, once, QUESTIONS)
+    return " ".join(map(str, spec)), spec
 
 
 def count(n: int, m: int, k: int) -> int:

@@ -12,11 +12,12 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
-    {"width": 3, "height": 3, "closed": 1},
+    {"width": 4, "height": 3, "closed": 1},
     {"width": 5, "height": 4, "closed": 2},
     {"width": 6, "height": 6, "closed": 4},
     {"width": 9, "height": 8, "closed": 6},
@@ -31,6 +32,7 @@ WORDINGS = Wordings(
     answer="Answer with one integer.",
     closed=r"[(\d, )and]+",
 )
+GRIDS = 40
 Spec = tuple[int, int, list[tuple[int, int]]]
 
 
@@ -51,12 +53,17 @@ def lattice_paths(seed: int, split: Split, index: int, *, levels: Sequence[int] 
 
 
 def draw(rng: Random, *, width: int, height: int, closed: int) -> tuple[str, Spec]:
-    while True:
+    """All numbers of ways among the grids drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
         w, h = rng.randint(width - 1, width), rng.randint(height - 1, height)
         inner = [(x, y) for x in range(w + 1) for y in range(h + 1) if (x, y) not in ((0, 0), (w, h))]
         points = sorted(rng.sample(inner, closed))
-        if ways(w, h, points) > 1:
-            return f"{w} {h} {points}", (w, h, points)
+        count = ways(w, h, points)
+        return (count if count > 1 else None), (w, h, points)
+
+    w, h, points = by_answer(rng, once, GRIDS)
+    return f"{w} {h} {points}", (w, h, points)
 
 
 def ways(w: int, h: int, closed: Sequence[tuple[int, int]]) -> int:

@@ -52,7 +52,11 @@ def test_one_answer_to_everything_earns_at_most_a_quarter(name):
 SPREAD = {  # families that spread their answers -> the first level at which they do
     "box_layouts": 1,
     "coin_ways": 1,
+    "colouring_counts": 1,
     "domino_tilings": 1,
+    "go_liberties": 1,
+    "integer_partitions": 1,
+    "lattice_paths": 1,
     "letter_counts": 3,  # the first two are those of recorded benchmarks
     "seat_counts": 1,
     "sliding_puzzles": 1,
