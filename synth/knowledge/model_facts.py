@@ -70,11 +70,17 @@ _REASONS = {
     "object_not_confirmed": "asked again with the object left out, the model does not name it",
     "subject_not_confirmed": "asked again with the subject left out, the model does not name it",
 }
-_PLAIN = re.compile(r"[^\W\d_][^:\n]{0,79}?[ \t]?:[ \t]")  # a `key: value` line is read without a model
+_PAIR = re.compile(
+    r"[^\W\d_][^:\n]{0,79}?[ \t]?:[ \t].*[^.!?\"\u201d)]$"
+)  # a `key: value` line is read without a model
 _PRONOUN = re.compile(
     r"(?:he|she|it|they|him|her|them|his|hers|its|their|this|that|these|who|which|one)$", re.IGNORECASE
 )
 _RELATION = re.compile(r"[^\W\d_][^\W_]*(?:[ '\u2019-]+[^\W_]+)*")
+_SMALL = frozenset("of the and de la du von van der den di da del y al ibn bin".split())
+_SUBJECT = re.compile(
+    r"[\"\u201d]?\s*(?:\(|,|(?:is|was|were|are|born)\b)"
+)  # what comes behind the subject of a first sentence
 _ARTICLES = ("", "the", "a", "an", "of", "and")
 _FIRST = re.compile(r"(?:He|She|It|They)\b")
 _FORMS = {  # other words for the relations of the sentence patterns
@@ -237,7 +243,7 @@ def _batches(d: Document) -> Iterator[list[_Sentence]]:
     some = []
     for i, (start, end, about) in enumerate(read_sentences(d.text, d.title, d.aliases)):
         quiet = any(a <= start < b for a, b in d.quiet)
-        if quiet or _PLAIN.match(d.text[start:end]) or len(d.text[start:end].split()) < 4:
+        if quiet or _PAIR.match(d.text[start:end]) or len(d.text[start:end].split()) < 4:
             continue
         some.append(_Sentence(d, start, end, about, i == 0))
     for at in range(0, len(some), BATCH):
@@ -304,33 +310,46 @@ class _Pages:
     def subject(self, name: str, s: _Sentence) -> tuple[str, list[Span]] | str:
         """(title, where the sentence names it) of a subject as the model copied it, or the reason why there is none. A
         pronoun, and part of the page's name, stand for the page only where the patterns take them so: at the beginning of
-        a sentence about the page."""
+        a sentence about the page. The name that begins the first sentence is the page's."""
         sentence, page = s.text, s.document
         own = {fold(n) for n in (page.title, without_note(page.title), *page.aliases) if n}
         key, spans = fold(name), places(name, sentence)
         begins = spans[0].start <= len("The ") if spans else False
         if key in own and spans:
-            whole = [span for span in spans if not is_cut(sentence, span)]
+            whole = [span for span in spans if not is_cut(sentence, span, titled=True)]
             return (page.title, whole) if whole else "cut_name"
         if s.about and key in own:
             begin = _FIRST.match(sentence) or re.match(re.escape(page.title.split()[0]) + r"\b", sentence)
             return (page.title, [Span(0, begin.end())]) if begin else "subject_not_in_sentence"
         if s.about and begins and (_FIRST.fullmatch(name) or self._is_kind(name, s)):
             return page.title, spans[:1]
-        if s.about and begins and set(key.split()) <= set(fold(page.title).split()) and not is_cut(sentence, spans[0]):
+        if s.about and begins and self._is_part(key, s) and not is_cut(sentence, spans[0]):
             return page.title, spans[:1]
         if not spans:
             return "subject_not_in_sentence"
         title = self.titles.get(key)
+        if not title and s.first and begins and _SUBJECT.match(sentence, spans[0].end) and _is_name(name):
+            return page.title, spans[:1]
         if not title:
             return "no_page"
         whole = [span for span in spans if not is_cut(sentence, span)]
         return (title, whole) if whole else "cut_name"
 
+    def _is_part(self, key: str, s: _Sentence) -> bool:
+        """Whether a folded name has only words of the page's title, or in the first sentence one word of it: "Klemens Franz,
+        Prince of Bavaria" on the page "Duke Clement Francis of Bavaria"."""
+        title = set(fold(s.document.title).split())
+        return set(key.split()) <= title or (s.first and any(len(w) > 3 for w in title & set(key.split())))
+
     def _is_kind(self, name: str, s: _Sentence) -> bool:
         """Whether a name is "The film" in the first sentence of the page of a film."""
         words = fold(name).split()
         return s.first and s.text.startswith(("The ", "This ")) and words == [self.types.get(s.document.title, "")]
+
+
+def _is_name(text: str) -> bool:
+    """Whether all words begin with a capital letter, but small ones such as "of"."""
+    return all(not w[0].islower() or w in _SMALL for w in re.findall(r"[^\W_]+", text))
 
 
 def _refuse(reason: str, line: _Line, out: Outcome) -> None:
@@ -346,14 +365,14 @@ def _read_again(likely: Sequence[tuple[_Line, str]], pages: _Pages, ask: Ask, ou
     named = _asked(ask, [_prompt(OBJECT, line) for line, _ in likely], out)
     kept = []
     for (line, title), answer in zip(likely, named, strict=True):
-        if any(_same(line.object, text) for text in _answers(answer)):
+        if any(_same(line.object, text) for text in _answers(answer, 2)):
             kept.append((line, title))
         else:
             _refuse("object_not_confirmed", line, out)
     named = _asked(ask, [_prompt(SUBJECT, line) for line, _ in kept], out)
     confirmed = []
     for (line, title), answer in zip(kept, named, strict=True):
-        found = [pages.subject(text, line.sentence) for text in _answers(answer)]
+        found = [pages.subject(text, line.sentence) for text in _answers(answer, 0)]
         if any(not isinstance(one, str) and one[0] == title for one in found):
             confirmed.append((line, title))
         else:
@@ -366,9 +385,12 @@ def _prompt(form: str, line: _Line) -> str:
     return form.format(title=title, sentence=sentence, subject=line.subject, relation=line.relation, object=line.object)
 
 
-def _answers(text: str) -> list[str]:
-    """The first line of an answer, whole and as a list of names."""
-    line = next((tidy(x) for x in text.splitlines() if x.strip()), "").strip('"\u201c\u201d`*').rstrip(".").strip()
+def _answers(text: str, part: int) -> list[str]:
+    """The first line of an answer, whole and as a list of names. Of a whole line `subject | relation | object`, which some
+    models write, its part of that number."""
+    line = next((tidy(x) for x in text.splitlines() if x.strip()), "")
+    parts = line.strip("|").split("|")
+    line = tidy(parts[part] if len(parts) == 3 else line).strip('"\u201c\u201d`*').rstrip(".").strip()
     line = line if len(line) <= 2 * LONGEST else ""
     return list(dict.fromkeys(x for x in (line, *re.split(r", and |, | and ", line)) if x))
 
@@ -383,4 +405,4 @@ def _same(one: str, other: str) -> bool:
 
 def _value(object: str) -> str:
     """An object as a value: without "the" before a name."""
-    return re.sub(r"^[Tt]he (?=[A-Z])", "", object)
+    return re.sub(r"^the (?=[A-Z])", "", object)  # "The Hague" keeps its own

@@ -54,7 +54,7 @@ _GROUPS = tuple(
         "works worked work employer employed employee job",
         "member members membership joined",
         "studied studies education educated attended graduated graduate alma mater school university college",
-        "starring stars star starred actor actors actress cast",
+        "starring stars star starred featuring features featured actor actors actress cast",
         "released release",
         "published publisher publishes publication",
         "built construction constructed builder erected",
@@ -103,7 +103,7 @@ _EITHER_WAY = frozenset("married spouse wife husband marriage sibling brother si
 _AGENTS = frozenset(
     "director writer author producer composer founder builder owner teacher leader discoverer inventor designer "
     "architect painter singer performer publisher maker manufacturer translator editor buyer seller winner "
-    "creator successor predecessor actor".split()
+    "creator successor predecessor".split()
 )
 _MEASURES = frozenset(
     "height elevation altitude length width depth area population weight cost price speed budget".split()
@@ -111,7 +111,7 @@ _MEASURES = frozenset(
 _NAMED = frozenset(("parent", "place", "birthplace", "location", "city", "country", "author", "spouse", "employer"))
 _PAST = frozenset("written wrote born built made won led taught sung sang sold bought wed spoken became held".split())
 _NEGATION = re.compile(
-    r"(?i)\b(?:not|never|no longer|neither|nor|none|without|den(?:y|ied|ies)|refus\w+|declin\w+ to|fail\w* to|reject\w+|cannot"
+    r"(?i)\b(?:not|never|no longer|neither|nor|none|den(?:y|ied|ies)|refus\w+|declin\w+ to|fail\w* to|reject\w+|cannot"
     r"|unlike|instead of|rather than|except|no)\b(?!\.)|n['\u2019]t\b"
 )
 _HEDGE = re.compile(
@@ -146,8 +146,11 @@ _UNIT_WORDS |= {singular(w) for w in _UNIT_WORDS} | {
 }
 _EVENT = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _IS = re.compile(r"\s*(?:\([^()]*\)\s*)?(?:,[^,]*,)?\s*(?:is|was|are|were|became|remains)\b")
+_LIFE = re.compile(
+    r"(?:,?\s*[JS]r\.?)?,?\s*\((?P<a>[^()\u2013\u2014]{8,90}?)\s*(?:[\u2013\u2014]|\s-|-\s)\s*(?P<b>[^()]{8,60})\)"
+)
 _RELATIVE = re.compile(r"\b(?:who|whose|whom|which)\b")
-_APPOSITION = re.compile(r"[\w)\"\u201d'\u2019](?P<comma>,\s+)(?:(?:and|the|an?|his|her|its|[a-z-]+)\s+){0,4}$")
+_APPOSITION = re.compile(r"[\w)\"\u201d'\u2019](?P<comma>,\s+)(?:(?!was\b|is\b|were\b|are\b)[a-z-]+\s+){0,4}$")
 _BEFORE_A_NAME = (
     frozenset(MONTHS) | {w.lower() for w in NATIONS} | {"in", "on", "at", "by", "the", "of", "and", "with", "for"}
 )
@@ -167,6 +170,9 @@ _BEFORE_A_NAME |= {
     "to",
     "mr",
 }
+_TITLES = frozenset(
+    "sir dame dr prof lord lady saint st king queen prince princess general major captain mr mrs ms".split()
+)
 _AFTER_A_NAME = frozenset(("He", "She", "It", "They", "In", "The"))
 _SUFFIXES = ("ments", "ment", "ings", "ing", "ions", "ion", "ers", "ors", "er", "or", "ed", "es", "s", "e")
 
@@ -190,8 +196,9 @@ class Claim:
 
 def places(name: str, sentence: str) -> list[Span]:
     """Where a sentence has a name, in any spelling that `fold` takes for one."""
-    wanted = fold(name).split()
-    tokens = [(fold(m[0]) if m[0] != "&" else "and", m.start(), m.end()) for m in _TOKEN.finditer(sentence)]
+    wanted = [_token(m[0]) for m in _TOKEN.finditer(name)]
+    wanted = wanted[1:] if wanted[:1] == ["the"] else wanted
+    tokens = [(_token(m[0]), m.start(), m.end()) for m in _TOKEN.finditer(sentence)]
     words = [t[0] for t in tokens]
     out = []
     for i in range(len(words) - len(wanted) + 1 if wanted else 0):
@@ -202,9 +209,13 @@ def places(name: str, sentence: str) -> list[Span]:
     return out
 
 
-def is_cut(sentence: str, span: Span) -> bool:
+def _token(word: str) -> str:
+    return "and" if word == "&" else fold(word)
+
+
+def is_cut(sentence: str, span: Span, *, titled: bool = False) -> bool:
     """Whether a name goes on beyond a span: "Lothair" of "Lothair II", "Raffill" of "Stewart Raffill", "Hugh" of "Hugh of
-    Tours"."""
+    Tours". titled: "Felix Schuster" of "Sir Felix Schuster" is whole."""
     text = sentence[span.start : span.end]
     if not text[:1].isupper():
         return False
@@ -213,7 +224,7 @@ def is_cut(sentence: str, span: Span) -> bool:
     if longer and not re.match(r"['\u2019]s", after) and longer[1] not in _AFTER_A_NAME:
         return True
     before = re.search(r"([\w.'\u2019-]+)[ -]$", sentence[: span.start])
-    if before is None or not before[1][:1].isupper():
+    if before is None or not before[1][:1].isupper() or (titled and before[1].lower().strip(".") in _TITLES):
         return False
     begins = before.start() == 0 and len(before[1]) > 1  # the first word of a sentence may be any word
     return before[1].lower().strip(".") not in _BEFORE_A_NAME and not (begins and before[1].lower() in _LIGHT)
@@ -229,12 +240,29 @@ def fault(claim: Claim, sentence: str) -> str:
     said = [span for span in said if span.end <= claim.subject.start or claim.subject.end <= span.start]
     if not said:
         return "object_not_in_sentence"
+    if _in_lifespan(claim, sentence):
+        return ""
     cues = _cues(claim.relation, sentence, [claim.subject])
     pairs = [(cue, span) for cue in cues for span in said if cue.end <= span.start or span.end <= cue.start]
     if not pairs:
         return "relation_not_in_sentence"
     faults = [_fault_at(claim, sentence, cue, span) for cue, span in sorted(pairs, key=lambda p: _gap(*p))]
     return "" if "" in faults and "swapped" not in faults else "swapped" if "" in faults else faults[0]
+
+
+def _in_lifespan(claim: Claim, sentence: str) -> bool:
+    """Whether a date of birth or death is that of the brackets behind the subject: "(14 July 1789 - 3 May 1850)"."""
+    life = _LIFE.match(sentence, claim.subject.end)
+    sides = {"birth": "a", "born": "a", "death": "b", "died": "b"}
+    side = next((sides[w] for w in claim.relation.split() if w in sides), "")
+    day = find_date(claim.object)
+    told = find_date(life[side]) if life and side and day else None
+    return (
+        told is not None
+        and day is not None
+        and told[0] == day[0]
+        and not re.search(r"\b(?:or|ca?|circa|about)\b", life[side] if life else "")
+    )
 
 
 def _is_of_kind(object: str, relation: str) -> bool:
@@ -255,7 +283,7 @@ def _fault_at(claim: Claim, sentence: str, cue: Span, said: Span) -> str:
     if is_cut(sentence, said) or (of_longer and sentence[said.start].isupper() and of_longer.start(1) != cue.start):
         return "cut_name"
     spans = (claim.subject, cue, said)
-    clause = _clause(sentence, min(s.start for s in spans), max(s.end for s in spans))
+    clause = _clause(sentence, min(s.start for s in spans), max(s.end for s in spans), aside=(claim.subject, said))
     if _NEGATION.search(clause):
         return "negated"
     counted = re.search(r"\d", claim.object) is not None
@@ -264,6 +292,8 @@ def _fault_at(claim: Claim, sentence: str, cue: Span, said: Span) -> str:
         return "hedged"
     if _another_event(claim.relation, sentence, cue, said) or _of_another(claim, sentence, cue, said):
         return "other_statement"
+    if _before_its_verb(claim, sentence, cue, said):
+        return "other_statement"
     return "swapped" if _swapped(claim, sentence, cue, said) else ""
 
 
@@ -271,8 +301,10 @@ def _gap(cue: Span, said: Span) -> tuple[int, int]:
     return max(said.start - cue.end, cue.start - said.end), cue.start
 
 
-def _clause(sentence: str, start: int, end: int) -> str:
-    """What lies between the semicolons around a part of a sentence."""
+def _clause(sentence: str, start: int, end: int, *, aside: tuple[Span, ...]) -> str:
+    """What lies between the semicolons around a part of a sentence, without the names `aside`."""
+    for span in aside:  # "Do Not Marry, Girls" denies nothing
+        sentence = sentence[: span.start] + "_" * (span.end - span.start) + sentence[span.end :]
     stop = sentence.find(";", end)
     return sentence[sentence.rfind(";", 0, start) + 1 : len(sentence) if stop < 0 else stop]
 
@@ -389,16 +421,24 @@ def _another_event(relation: str, sentence: str, cue: Span, said: Span) -> bool:
         between = re.sub(r"(?:\w+\s*(?:,\s*and|,|and|or)\s+)+$", "", between)
     groups = [g for g in _GROUPS if any(w in g for w in re.findall(r"[\w-]+", relation.lower()))]
     events = [w for w in _EVENT.findall(between.lower()) if any(w in g for g in _GROUPS)]
-    events = [
-        w for w in events if is_verb(w) or _is_third_person(w) or re.search(rf"\b{w} (?:of|by)\b", between.lower())
-    ]
+    events = [w for w in events if _acts(w, between.lower())]
     return any(not any(w in g for g in groups) and not _alike(w, relation.split()[0]) for w in events)
+
+
+def _acts(word: str, text: str) -> bool:
+    """Whether a listed word is a verb in a text, or has an "of" or "by" of its own."""
+    if is_verb(word) or _is_third_person(word) or word.endswith("ing"):
+        return True
+    mark = rf"\b(?:that|which|who|and|film|it|he|she) {word}\b|\b{word} (?:of|by)\b"
+    return re.search(mark, text) is not None
 
 
 def _of_another(claim: Claim, sentence: str, cue: Span, said: Span) -> bool:
     """Whether the relation is said of a third person: "She married Otto, who was born in Linz", "born in Linz, the capital of
     Austria"."""
     ends = (claim.subject, said)
+    if all(s.end <= cue.start for s in ends) and re.match(r"\s+of\s+(?:[a-z]+\s+){0,4}[A-Z]", sentence[cue.end :]):
+        return True  # "born at Eisenach, a son of Adolf"
     nearest = max((s.end for s in ends if s.end <= cue.start), default=0)
     before = sentence[nearest : cue.start]
     relative = _RELATIVE.search(before)
@@ -430,9 +470,7 @@ def _swapped(claim: Claim, sentence: str, cue: Span, said: Span) -> bool:
     if link == "of" and first is not None and re.search(r",|\band\b", sentence[follows : first.start]):
         first = None  # "son of A and father of B"
     verb = is_verb(word) or (_is_third_person(word) and not after)
-    by_agent = head in _AGENTS or words[-1] == "by"
-    if verb and claim.subject.end <= said.start and said.end <= cue.start:  # "He studied at A and worked for B"
-        return not (by_agent and not sentence[said.end : cue.start].strip())
+    by_agent = _by_agent(words, head)
     if _is_either_way(head):
         return False
     if link == "by" and by_agent and said.end <= cue.start and first != claim.subject:
@@ -462,6 +500,22 @@ def _swapped(claim: Claim, sentence: str, cue: Span, said: Span) -> bool:
     if words[-1] in PREPOSITIONS or is_verb(head) or _is_third_person(head):
         return agent != claim.subject and not (link == "by" and words[-1] not in PREPOSITIONS and len(words) > 1)
     return False
+
+
+def _by_agent(words: list[str], head: str) -> bool:
+    """Whether the object of a relation is the one who acts: "director", "directed by"."""
+    return head in _AGENTS or words[-1] == "by"
+
+
+def _before_its_verb(claim: Claim, sentence: str, cue: Span, said: Span) -> bool:
+    """Whether the object stands between the subject and a verb, and so belongs to another one: B of "He studied at A, met B and
+    worked for C"; not of "a film that B directed"."""
+    words, word = claim.relation.lower().split(), sentence[cue.start : cue.end].lower()
+    head = next((w for w in words if w not in _LIGHT), "")
+    verb = is_verb(word) or _is_third_person(word) or word.endswith("ing") or _alike(head, "starring")
+    if not verb or not (claim.subject.end <= said.start and said.end <= cue.start):
+        return False
+    return not (_by_agent(words, head) and not sentence[said.end : cue.start].strip())
 
 
 def _is_third_person(word: str) -> bool:

@@ -467,6 +467,8 @@ class _Rows:
         self.several: set[str] = set()  # relations of which a subject has several objects
 
     def add(self, s: _Said, relation: str, value: str) -> None:
+        first = self.objects.get((s.subject, relation), value)
+        value = first if s.by_model and fold(first) == fold(value) else value  # another spelling of it
         key, span = (s.subject, relation, value), s.document.text[s.start : s.end]
         if key in self.places:  # said twice
             if s.by_model:
@@ -477,11 +479,11 @@ class _Rows:
             why = f"{value!r} is not what the text says: fix the text"
             self.reading.quarantine("not_in_span", s.place, why, span[:500])
             return
-        first = self.objects.setdefault(key[:2], value)
         if first != value and s.by_model and self._is_single(s.key, relation):
             line, why = f"{s.subject} | {self.label} | {value}", f"its {self.label} is {first!r} already"
             _refuse_line(self.reading, "contradicts", why, line, s.document, s.start, s.end)
             return
+        self.objects.setdefault(key[:2], value)
         if first != value:
             self.several.add(relation)
         if not s.by_model:
