@@ -43,9 +43,11 @@ class Rows:
         return Rows(start, ends)
 
     def row(self, i: int) -> np.ndarray:
-        """The ends of a source."""
+        """The ends of a source; none of a literal that only other relations have."""
         if self.keys is not None:
-            i = int(self.keys.searchsorted(i))
+            key, i = i, int(self.keys.searchsorted(i))
+            if i == len(self.keys) or self.keys[i] != key:
+                return self.ends[:0]
         return self.ends[self.start[i] : self.start[i + 1]]
 
     def list(self, i: int) -> list[int]:
