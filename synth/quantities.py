@@ -18,7 +18,7 @@ _QUANTITY = re.compile(
     r"(?P<sign>[-+\N{MINUS SIGN}]?)\s?(?P<money>[$\N{EURO SIGN}\N{POUND SIGN}\N{YEN SIGN}]?)(?P<sign2>[-\N{MINUS SIGN}]?)"
     r"(?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,15})(?:\.(?P<part>[0-9]{1,12}))?"
     r"(?:\s?(?P<magnitude>hundred|thousand|million|billion|trillion)\b)?\s?(?P<unit>"
-    r"(?:[^\W\d_]|[%\N{DEGREE SIGN}])(?:[^\d;:()\[\]]|\(s\)){0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
+    r"(?:[^\W\d_]|[%\N{DEGREE SIGN}])(?:[^\d;:()\[\]]|\(s\)|(?<=[A-Z])\d(?!\w)){0,39}(?:(?<=/)\d[\d,]*\s[^\d;:()\[\]]{1,39})?)?"
 )
 _NOTE = re.compile(r"\s*[(\[][^()\[\]]{0,200}[)\]]\s*\.?$")
 MONTHS = (

@@ -25,7 +25,7 @@ import numpy as np
 
 from synth.knowledge.names import plain_value
 from synth.knowledge.rows import Reading
-from synth.knowledge.words import adjective, label_of, role, thing_of, wording, unit_of
+from synth.knowledge.words import adjective, code_of, label_of, role, thing_of, wording, unit_of
 from synth.quantities import date, quantity
 
 _MOST = 0.9  # the share of the values that decides
@@ -342,7 +342,7 @@ def _dates(column: Column, say: Say) -> Settled | None:
 
 def _numbers(column: Column, label: str, stated: str, say: Say) -> Settled | None:
     relation, values = column.relation, column.values
-    padded = not stated and any(_PADDED.fullmatch(v) for v in values)
+    padded = not stated and (any(_PADDED.fullmatch(v) for v in values) or all(v.startswith("+") for v in values))
     if not padded and all(_PLAIN.fullmatch(v) for v in values):
         year = "year" in relation.lower() and all(re.fullmatch(r"\d{4}", v) for v in values)
         in_time = all(re.fullmatch(r"1[5-9]\d\d|20\d\d", v) for v in values)
@@ -383,6 +383,9 @@ def _things(
         thing = thing_of(label)
         thing = thing if thing != domain else f"{thing}_{'kind' if thing != 'kind' else 'group'}"
         return say(thing, single=_single(column))
+    if column.key and all(re.fullmatch(r"[A-Z]{2,4}", v) for v in values) and len({len(v) for v in values}) == 1:
+        words = wording(code_of(label), domain, "string", single=True)
+        return Settled({**say("string", single=True).schema, **words})
     return say("string", single=_single(column))
 
 

@@ -252,6 +252,35 @@ _STILL |= {"distributed", "hosted", "curated", "maintained", "governed", "headed
 _DONE = {"born", "built", "made", "filmed", "recorded", "found", "printed", "published", "produced"}  # once, not still
 
 
+_ACRONYMS = {
+    "un",
+    "eu",
+    "uk",
+    "usa",
+    "gdp",
+    "gnp",
+    "hdi",
+    "tld",
+    "url",
+    "iata",
+    "icao",
+    "iso",
+    "isbn",
+    "issn",
+    "ioc",
+    "cioc",
+}
+_ACRONYMS |= {"dna", "rna", "gps", "tv", "vat", "iban"}
+_CODES = {"code", "key", "sign", "id", "tag", "mark", "abbr", "icon", "initials"}
+
+
+def code_of(column: str) -> str:
+    """The name of a column of codes of letters as words: "cioc" -> "CIOC code"; a name that says so itself, or is a phrase,
+    stays."""
+    label = label_of(column)
+    return f"{label} code" if label.isalpha() and len(label) <= 5 and label.lower() not in _CODES else column
+
+
 def unit_of(column: str) -> str:
     """The unit that the name of a column of numbers ends with: "Height (cm)", "weight_kg", "price in EUR"; "" for none."""
     match = re.fullmatch(r"(.+?)[\s_]*[(\[]\s*(?:in )?([^()\[\]]+?)\s*[)\]]", column)
@@ -273,10 +302,13 @@ def label_of(column: str) -> str:
     """The name of a column as words: "CompanyName" -> "company name", "qty" -> "quantity", "GDP" stays."""
     text = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", column)
     words = re.sub(r"[\W_]+", " ", text).split() or [column]
-    words = words[1:] + words[:1] if words[0].lower() == "name" and len(words) == 2 else words  # name.official
+    swap = words[0].lower() == "name" and len(words) in (2, 3)  # name.official, name.native.common
+    words = words[1:] + words[:1] if swap else words
     return one_word(
         " ".join(
-            w
+            w.upper()
+            if w.lower() in _ACRONYMS and (len(w) > 2 or len(words) > 1)
+            else w
             if w.isupper() and len(w) <= 5 and len(words) > 1 or w.isupper() and len(w) <= 4
             else _LONG.get(w.lower(), w.lower())
             for w in words
@@ -298,7 +330,8 @@ def thing_of(column: str) -> str:
     if label.split()[-1] in _PLACES:  # "billing city" and "home city" are cities
         return label.split()[-1]
     short = re.sub(r" (?:name|title|id|code|type)$", "", label)
-    return (short or label).lower().replace(" ", "_")
+    words = (short or label).split(" ")
+    return "_".join(w if w.lower() in _ACRONYMS and len(words) > 1 else w.lower() for w in words)
 
 
 def _placed(label: str) -> tuple[str, str, str] | None:
@@ -328,10 +361,13 @@ def counted(noun: str) -> bool:
     return many(noun) and plain and not re.search(r"\b(?:of|in|per|by|at)\b", noun)
 
 
+_MASS = {"land", "water", "gas", "oil", "gold", "coal", "electricity", "energy", "snow", "ice", "sugar", "salt"}
+
+
 def measured(label: str, domain: str, unit: str) -> dict[str, str]:
     """The words of numbers with a unit: "an island with an area of {y} square kilometres"."""
     words = UNITS.get(unit.lower(), unit)
-    one = "{label}" if many(label) else article("{label}", label)
+    one = "{label}" if many(label) or label.split(" ")[-1] in _MASS else article("{label}", label)
     return {
         "label": label,
         "passage": f"The {{label}} of {{x}} {'are' if many(label) else 'is'} {{y}} {words}.",
@@ -396,6 +432,9 @@ def wording(
     no   both   whether it holds in both directions (a border)   single   whether a subject has one object at most
     """
     label = label_of(column)
+    first, _, rest = label.partition(" ")
+    own = rest and first != domain and singular(first) == domain and rest.split()[0] not in _PREPOSITIONS
+    label = rest if own else label  # "currencies symbol" of a currency
     a_domain = article("{domain}", domain)
     if range in ("year", "date"):
         bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
@@ -446,7 +485,7 @@ def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
     """The words of a column with one object for each subject. verb: that of "built by"."""
     if range == "string" and label in ("city", "town", "village"):  # a text; a state may be a code, "IL"
         return {"label": label, "inverse": f"{a_domain} in {{y}}"}
-    if range == "string" or label.lower().replace(" ", "_") != range:
+    if range == "string" or label.lower().replace(" ", "_") != range.lower():
         return {"label": label}
     if verb in _STILL:
         return {"label": label, "passage": f"{{x}} is {verb} by {{y}}.", "inverse": f"{a_domain} {verb} by {{y}}"}
@@ -480,8 +519,11 @@ _ADJECTIVES |= {"alive", "dead", "married", "edible", "wild", "rare", "extinct",
 
 
 def adjective(label: str) -> str:
-    """The adjective that a column of yes and no is about: "is discontinued" -> "discontinued"; "" where it is none."""
+    """The adjective that a column of yes and no is about: "is discontinued" -> "discontinued"; of what somebody or something
+    is one of, "UN member" -> "a UN member"; "" where it is neither."""
     word = re.sub(r"^is ", "", label)
+    if re.fullmatch(r"(?:an? )?[\w ]*\b(?:member|winner|champion)", word):
+        return article(word, word) if not re.match(r"an? ", word) else word
     return word if " " not in word and (word in _ADJECTIVES or _ADJECTIVE.fullmatch(word)) else ""
 
 
@@ -494,6 +536,8 @@ def role(column: str, domain: str, range: str) -> dict[str, str]:
 def article(text: str, noun: str) -> str:
     """The text with the article of a noun."""
     noun = noun.replace("_", " ")
+    if re.match(r"[A-Z]{2,3}\b", noun):  # spelled letter by letter: "a UN member", "an HDI"
+        return f"{'an' if noun[0] in 'AEFHILMNORSX' else 'a'} {text}"
     an = re.match(r"[aeio]|u(?!ni|se|sa|ti|ra|t[ei])|hour|honou?r|heir|honest", noun.lower()) and not re.match(
         r"one(?:\b|-)|once|eu|ewe", noun.lower()
     )

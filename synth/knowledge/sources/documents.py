@@ -13,6 +13,7 @@ from pathlib import Path
 from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
 from synth.knowledge.missing import MISSING, stated
+from synth.knowledge.heads import head_of, spoken_unit
 from synth.knowledge.kinds import Kind, kind_of
 from synth.knowledge.model_facts import Ask, Outcome, Told, read_facts, relation_keys, verb_words
 from synth.knowledge.patterns import (
@@ -159,7 +160,7 @@ def documents(
     for key, some in by_key.items():
         by_key[key] = list(compress(some, stated(reading, (s.value for s in some), missing)))
     for relation, label, some in _by_type(by_key, types):
-        _settle(reading, relation, label, some, known, types, type)
+        _settle(reading, relation, label, some, known, types, type, by_key)
     _without_said(reading)
     return reading
 
@@ -408,17 +409,15 @@ def _settle(
     known: Mapping[str, str],
     types: Mapping[str, str],
     type: str,
+    keys: Collection[str],
 ) -> None:
-    """The rows of one relation, and its schema."""
+    """The rows of one relation, and its schema. keys: of all relations, as they are written."""
     kind, unit = _kind(some, known)
     domain = types[some[0].subject]
     words: dict[str, str] = {}
-    if kind == "number" and unit.lower() in UNITS:
-        words = measured(label, domain, unit)
-    elif kind == "number" and not unit:
-        words = counted_words(label := counted_things(label))
-    elif kind == "number":
-        label = f"{label} in {unit}"
+    if kind == "number":
+        words = _number_words(_phrase(reading, some[0], label, domain, keys), domain, unit)
+        label = words["label"]
     thing = _thing(label) if kind in ("name", "text") and some[0].kind == "pair" else ""
     if thing and thing not in types.values():
         kind, known = "things", {}
@@ -430,8 +429,9 @@ def _settle(
     if type == PAGE and range_ not in ranges.values():  # the sentence pattern decides, not the pages that exist
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     if some[0].kind == "pair" and range_ in ("year", "date"):
-        label = wording(label, domain, range_)["label"] if event_of(label) != label else label  # "opened": opening year
-        label = re.sub(r"^date of ", "year of ", label) if range_ == "year" else label
+        label = _dated(label, domain, range_)
+    if kind != "number":
+        label = _phrase(reading, some[0], label, domain, keys, "" if range_ in ranges.values() else range_)
     if some[0].kind == "pair" and range_ not in ranges.values():
         words = tied(label, domain, range_)
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_, **words}
@@ -509,6 +509,28 @@ class _Rows:
         """Note that a model read a row that a pattern read."""
         if at >= 0 and not self.reading.rows[at].source.endswith((BY_MODEL, BY_BOTH)):
             self.reading.rows[at] = replace(self.reading.rows[at], source=self.reading.rows[at].source + BY_BOTH)
+
+
+def _phrase(reading: Reading, first: _Said, label: str, domain: str, keys: Collection[str], thing: str = "") -> str:
+    """The label of a key as a phrase, where no other relation of the type has it. thing: the type of its values."""
+    phrase = head_of(label, thing) if first.kind == "pair" else label
+    if phrase == label or phrase in keys:
+        return label
+    taken = any(given["label"] == phrase for given in reading.schema.values() if given["domain"] == domain)
+    return label if taken else phrase
+
+
+def _dated(label: str, domain: str, range: str) -> str:
+    """The label of years or dates: "opened" -> "opening year"."""
+    label = wording(label, domain, range)["label"] if event_of(label) != label else label
+    return re.sub(r"^date of ", "year of ", label) if range == "year" else label
+
+
+def _number_words(label: str, domain: str, unit: str) -> dict[str, str]:
+    """The words of a key of numbers, its label among them."""
+    if unit and (said := unit if unit.lower() in UNITS else spoken_unit(unit)):
+        return measured(label, domain, said)
+    return {"label": f"{label} in {unit}"} if unit else counted_words(counted_things(label))
 
 
 def _thing(label: str) -> str:

@@ -34,6 +34,7 @@ from synth.questions.fuzzy.spans import KINDS
 
 SLOT = "\0"
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_ONLY = re.compile(r"(?:highest|lowest|longest|shortest|largest|smallest|deepest|oldest|newest|tallest|most recent) ")
 _ARTICLE = re.compile(r"(?:a|an|the) ")
 
 
@@ -57,8 +58,13 @@ class Phrase(NamedTuple):
 
 
 def indefinite(noun: str) -> str:
-    """The noun with its article."""
-    return article(noun, noun)
+    """The noun with its article, which is that of one for "highest court"."""
+    return f"the {noun}" if _ONLY.match(noun) else article(noun, noun)
+
+
+def counts(r: Relation) -> bool:
+    """Whether the numbers of a relation count what its label names: airports, and no exports in dollars."""
+    return counted(r.label) and re.search(r"\{label\} in (?!\{x\})", r.forward) is None
 
 
 def spoken(type: str) -> str:
@@ -262,24 +268,30 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
 
 def _around_value(r: Relation, owned: bool, base: str, w: Words) -> _Said:
     """A value in words: "in the 1990s" follows a verb, "about 1,300" a noun too."""
-    label, are = _measure(r.label)
+    label, are = measure(r)
     clauses = [f"whose {label} {are} {SLOT}"] + ([f"of which the {label} {are} {SLOT}"] if w.it == "it" else [])
     sentences = [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     if r.range != "number":
         return _Said([*clauses, f"whose {label} falls {SLOT}"], [*sentences, f"{w.owner} {label} falls {SLOT}"])
     if owned:
-        of = f"{SLOT} {r.label}" if counted(r.label) else f"{label if many(r.label) else indefinite(label)} of {SLOT}"
+        of = (
+            f"{SLOT} {r.label.removeprefix('total ')}"
+            if counts(r)
+            else f"{label if many(r.label) else indefinite(label)} of {SLOT}"
+        )
         return _Said([*clauses, f"with {of}", f"{w.that} has {of}"], [*sentences, f"{w.subject} has {of}"])
     return _variants(base, w)
 
 
-def _measure(label: str) -> tuple[str, str]:
+def measure(r: Relation) -> tuple[str, str]:
     """(what a number is the value of, its verb): airports are counted, and their number is; exports (%) are."""
-    return (f"number of {label}", "is") if counted(label) else (label, "are" if many(label) else "is")
+    if counts(r):
+        return f"total number of {r.label[6:]}" if r.label.startswith("total ") else f"number of {r.label}", "is"
+    return r.label, "are" if many(r.label) else "is"
 
 
 def _ranked(r: Relation, w: Words, type_: str) -> Iterator[tuple[bool, Phrase]]:
-    label, are = _measure(r.label)
+    label, are = measure(r)
     for top in (True, False):
         third, more = (
             f"{'top' if top else 'bottom'} third of all {plural(spoken(type_))}",
@@ -295,8 +307,8 @@ def _ranked(r: Relation, w: Words, type_: str) -> Iterator[tuple[bool, Phrase]]:
             yield True, Phrase(text, "", "third", type_, r.name, True, top)
         that = "those" if are == "are" else "that"
         owned = (
-            f"{'more' if top else 'fewer'} {r.label}"
-            if counted(r.label)
+            f"{'more' if top else 'fewer'} {r.label.removeprefix('total ')}"
+            if counts(r)
             else f"{more if many(r.label) else indefinite(more)} {r.label}"
         )
         for text in (

@@ -24,8 +24,19 @@ from dataclasses import replace
 from typing import Protocol
 
 from synth.knowledge.kb import Relation
-from synth.knowledge.words import counted, is_person, many
-from synth.questions.fuzzy.phrases import SLOT, Phrase, Words, check, indefinite, names, phrases, spoken
+from synth.knowledge.words import is_person, many
+from synth.questions.fuzzy.phrases import (
+    SLOT,
+    Phrase,
+    Words,
+    check,
+    counts,
+    indefinite,
+    measure,
+    names,
+    phrases,
+    spoken,
+)
 from synth.questions.fuzzy.spans import KINDS, read_span
 from synth.questions.pattern import (
     Clue,
@@ -121,8 +132,8 @@ class Realiser:
         self._asks: dict[str, tuple[str, str]] = {}
         for r in self.relations.values():
             question = re.sub(r"^(a|an) ", "the ", r.ask(SLOT))
-            if r.range == "number" and counted(r.label):
-                question = re.sub(rf"^the (?={re.escape(r.label)} )", "the number of ", question)
+            if r.range == "number" and counts(r):
+                question = re.sub(rf"^the {re.escape(r.label)} ", f"the {measure(r)[0]} ", question)
             before, _, after = question.partition(SLOT)
             self._asks[r.name] = before.removesuffix(f"the {spoken(r.domain)} "), after
 
