@@ -4,6 +4,7 @@ docs/questions.md"""
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ def add(commands: Any) -> None:
         type=lambda text: text.split(","),
         default=[],
         metavar="R,R*",
-        help="relations that questions may use (default: all)",
+        help="relations that questions may use (default: all that a person would say)",
     )
     g.add_argument(
         "--schema",
@@ -146,6 +147,8 @@ def grow(args: argparse.Namespace) -> int:
         else "clues only by relations that are complete",
         "kb": knowledge.digest_at(args.kb),
     }
+    if aside := grow.left_out(args.kb, only):
+        card["left_out"] = aside
     grow.write(args.out, args.kb, accepted, quarantined, card)
     print(f"accepted {card['accepted']} of {card['produced']}; quarantined: {card['quarantined'] or 'none'}")
     for cell, values in card["difficulty"].items():
@@ -155,6 +158,11 @@ def grow(args: argparse.Namespace) -> int:
             print(f"  largest shares by {name}: " + ", ".join(f"{key} {100 * x:.0f} %" for key, x in largest.items()))
     for cell, why in card["limits"].items():
         print(f"  {cell}: {why}")
+    if aside:
+        counts = ", ".join(f"{why} {n}" for why, n in sorted(Counter(aside.values()).items()))
+        print(
+            f"  {len(aside)} relations that nobody would say are left out ({counts}; card.json); --only '*' takes all"
+        )
     if card["short"] and (left := card["quarantined"].get("over_quota")):
         print(
             f"  {left} were over a quota (over_quota); --quota root_attribute=2 lets in a second question about an attribute of a root"

@@ -40,6 +40,7 @@ from typing import TypeGuard, get_args, overload
 import numpy as np
 
 from synth.knowledge.kb import KB, Fact, Passage, Relation
+from synth.knowledge.postings import Postings
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy import phrases
 from synth.questions.fuzzy.graph import Graph
@@ -51,6 +52,7 @@ from synth.questions.fuzzy.text import Realiser, Wording, misread
 from synth.questions.pattern import Clue, Node, Than, canonical, constants, deletions, relations_of, to_json
 from synth.questions.prove import Prover
 from synth.questions.quotas import QUOTA_FULL, End, Full, Tally
+from synth.questions.unasked import unasked
 from synth.types import Problem, Quarantined, Split, canonical_json, seed_for, split_of
 from synth.verify.exact import normalise
 
@@ -125,7 +127,8 @@ class FuzzyTrees:
         """The questions of a knowledge base in memory, whose passages are the pages. `only`: the relations that
         questions may use (default: all; wildcards * and ? are understood); `knobs` are those of the class. Raises
         ValueError for an `only` that fits no relation."""
-        graph = Graph.of(kb, among := chosen(kb.relations, only))
+        among = chosen(kb.relations, only) or worded(Postings.of(kb))
+        graph = Graph.of(kb, among)
         if among and len(among) < len(kb.relations):
             knobs["everything"] = realiser_of(Lexicon.of(kb, Graph.of(kb)), knobs.get("extra"))  # type: ignore[arg-type]
         connection = sqlite3.connect(":memory:")
@@ -405,6 +408,12 @@ def chosen(relations: Collection[str], only: Sequence[str]) -> set[str]:
             f"no relation of the knowledge base is called {lost[0]!r} (nearest: {near[0]!r}): fix the name, or leave it out"
         )
     return {r for r in relations if any(fnmatchcase(r, pattern) for pattern in only)}
+
+
+def worded(postings: Postings) -> set[str]:
+    """The relations that questions use where nobody names some (`synth.questions.unasked`); none where that is all of them."""
+    aside = unasked(postings)
+    return {r.name for r in postings.relations} - aside.keys() if aside else set()
 
 
 def either_way(relations: Iterable[Relation]) -> frozenset[str]:

@@ -17,13 +17,15 @@ from typing import Any
 import yaml
 
 from synth.knowledge.kb import Passage
+from synth.knowledge.postings import Postings
 from synth.questions.entity_tree import EntityTrees
 from synth.questions.fuzzy.model import ModelWording, rewrite
 from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
-from synth.questions.fuzzy_tree import FuzzyTrees, chosen, either_way, fuzzy_tree, realiser_of
+from synth.questions.fuzzy_tree import FuzzyTrees, chosen, either_way, fuzzy_tree, realiser_of, worded
 from synth.questions.publish import OURS, Publisher
 from synth.questions.quotas import End, Full, Tally, diversity
+from synth.questions.unasked import unasked
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
 from tasks.core.errors import UserError
 from tasks.knowledge import knowledge
@@ -68,7 +70,7 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         return [f"{title}: {text}" for title, text in map(base.passage, ranking.top(question, SHORTCUT_K))]
 
     try:
-        among = chosen(base.relations, only)
+        among = chosen(base.relations, only) or worded(base.postings)
         lexicon = Lexicon(Graph(base.postings, among), base.aliases)
         if among and len(among) < len(base.relations):
             knobs["everything"] = realiser_of(Lexicon(Graph(base.postings), base.aliases), knobs.get("extra"))
@@ -76,6 +78,14 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         return FuzzyTrees(lexicon, base.connection(write=write), base.open, hits=hits, **knobs)
     except ValueError as error:
         raise UserError(f"questions: {error}") from error
+
+
+def left_out(folder: Path, only: Sequence[str] = ()) -> dict[str, str]:
+    """The relations of a knowledge base that questions leave out, with the reason (`synth.questions.unasked`); none where
+    `only` names those that they use."""
+    if only:
+        return {}
+    return unasked(Stored(folder).postings if Stored.there(folder) else Postings.of(knowledge.kb_at(folder)))
 
 
 _here: Any  # FuzzyTrees, of a worker

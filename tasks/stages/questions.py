@@ -137,6 +137,8 @@ def questions(
                 "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges, ends) | {"gates": fuzzy_trees.GATES},
                 "phrases": phrases,
             }
+            if left_out := fuzzy_trees.left_out(base, only):
+                fuzzy_card["trees"]["left_out"] = left_out
         if not accepted.n:
             raise UserError(
                 f"questions: no question passed the gates ({dict(sorted(chains.reasons.items()))}): "
