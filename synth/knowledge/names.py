@@ -24,6 +24,7 @@ _MEASURE = (
     r"(?:\s?(?:%|(?:sq )?(?:km|m|mi)))?"
 )
 _TAIL = re.compile(rf"(?:\s*{_NOTE}|\s+{_MEASURE})\s*$")
+_ABOUT = re.compile(r"\s+(?:less than|more than|about|approximately|at least|nearly)$")  # "German less than 1%"
 _AND = re.compile(
     rf"(?:(?:{_NOTE}|\s{_MEASURE})\s+and\s+|(?:\((?:singular|plural)\)|\s{_MEASURE})(?:\s?{_NOTE})?\s?,\s+"
     r"(?!(?:of|including|excluding|not|with|which|est|about|less|more|plus|or)\b))(?=[^\W\d_])"
@@ -72,7 +73,8 @@ def _bare(item: str) -> str:
         if len(shorter) == len(item[-200:]):
             break
         item = item[:-200] + shorter
-    return tidy(re.sub(_NOTE, "", item)).strip(" .-\N{EN DASH}")
+    bare = tidy(re.sub(_NOTE, "", item)).strip(" .-\N{EN DASH}")
+    return _ABOUT.sub("", bare)
 
 
 def plain_value(text: str) -> list[str]:
@@ -89,6 +91,31 @@ def plain_value(text: str) -> list[str]:
         out += [bare] if bare else []
     return list(dict.fromkeys(out))
 
+
+def unbroken(name: str) -> str:
+    """A name without the traces of its layout: "Saint- Chef" -> Saint-Chef, "Olm , Karsund" -> "Olm, Karsund", quotes around
+    all of it."""
+    name = re.sub(r"(?<=[^\W\d_])- (?=[A-Z])", "-", re.sub(r" (?=[,;])", "", name))
+    quoted = _QUOTED.fullmatch(name)
+    return quoted[1] if quoted else name
+
+
+def listed(text: str) -> list[str]:
+    """The short things of a list in one text: "cars, refined oil, and timber (2023)" -> cars, refined oil, timber. Empty where a
+    part is longer than a few words, or holds a number."""
+    text = re.split(r"\s*\bnotes?\s?[:-]\s", text, maxsplit=1)[0]
+    some = (part for whole in _parts(without_note(text)) for part in _parts(whole))
+    parts = [_bare(part) for part in some]
+    parts = [re.sub(r"^(?:and|or|also|other) ", "", part) for part in parts if part and part.lower() not in _REST]
+    plain = all(len(p.split()) <= _FEW and not re.search(r"[\d:()]|\b(?:is|are|was|were|has|have)\b", p) for p in parts)
+    return list(dict.fromkeys(parts)) if plain else []
+
+
+_QUOTED = re.compile(
+    r"[\"\N{LEFT DOUBLE QUOTATION MARK}]([^\"\N{LEFT DOUBLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}]+)[\"\N{RIGHT DOUBLE QUOTATION MARK}]"
+)
+_REST = {"other", "others", "unspecified", "unknown", "none", "etc", "mixed"}
+_FEW = 5  # words of a thing in a list
 
 # ---- two spellings of one name
 

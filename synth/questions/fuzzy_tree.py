@@ -52,7 +52,7 @@ from synth.questions.fuzzy.text import Realiser, Wording, misread
 from synth.questions.pattern import Clue, Node, Than, canonical, constants, deletions, relations_of, to_json
 from synth.questions.prove import Prover
 from synth.questions.quotas import QUOTA_FULL, End, Full, Tally
-from synth.questions.unasked import unasked
+from synth.questions.unasked import unasked, unclean
 from synth.types import Problem, Quarantined, Split, canonical_json, seed_for, split_of
 from synth.verify.exact import normalise
 
@@ -205,6 +205,11 @@ class FuzzyTrees:
         )
         shape = Shape(depth=depth, level=rng.choice(self.levels))
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
+        column = self.graph.columns[relation]
+        if (fault := self._unclean(column.forward.list(root) if column.relation.range == "string" else ())) is not None:
+            where = f"tree/{split}/{depth}/{index}"
+            asked = f"{relation} of {self.graph.id(root)}"
+            return Quarantined(id=where, stage=STAGE, reason="unclean", evidence=f"{fault} | {asked}")
         grown = self._grower(full.relations).grow(root, relation, shape, rng, sealed=sealed, shut=full.shapes)
         where = f"tree/{split}/{depth}/{index}"
         level = 0 if isinstance(grown, str) else reached(grown.pattern.root, depth)  # type: ignore[arg-type]
@@ -289,6 +294,8 @@ class FuzzyTrees:
         if len(text.split()) > self.max_words:
             return ("too_long", f"{len(text.split())} words, at most {self.max_words} are allowed"), 0
         named = constants(node)
+        if (fault := self._unclean(map(self.graph.end, named))) is not None:
+            return ("unclean", fault), 0
         touched = {x for f in facts for x in (f.subject, f.object) if x is not None}
         sealed = sorted(x for x in touched if split != "test" and split_of(x) == "test")
         if sealed:
@@ -336,6 +343,11 @@ class FuzzyTrees:
         return i == wanted or any(
             [wanted] == c.forward.list(i) for c in self._functional[self.graph.types[self.graph.type_of[i]]]
         )
+
+    def _unclean(self, ends: Iterable[int]) -> str | None:
+        """What is wrong with a text among some values, which nobody would give as an answer, or use as a name."""
+        texts = (self.graph.id(i) for i in ends if i >= self.graph.n)
+        return next((f"{text!r} is {fault}" for text in texts if (fault := unclean(text))), None)
 
     def _leak(self, text: str, values: Iterable[str]) -> str | None:
         """A name (or number) of the hidden values that the text says."""

@@ -25,6 +25,7 @@ import numpy as np
 from synth.knowledge.heads import is_odd
 from synth.knowledge.kb import Relation
 from synth.knowledge.postings import Postings
+from synth.knowledge.words import UNITS
 from synth.quantities import date
 
 SAMPLE = 400  # values of a relation that are looked at
@@ -53,6 +54,35 @@ def unasked(postings: Postings) -> dict[str, str]:
         if values and (why := why_not(r, values, latin=latin)):
             out[r.name] = why
     return out
+
+
+_AMOUNT = re.compile(
+    r"[-+]?[$\N{EURO SIGN}\N{POUND SIGN}]?[\d.,]*\d ?(?:thousand|million|billion|trillion|percent|%|tons?|tonnes|metric|years?|months?|days?|"
+    rf"hours?|minutes?|{'|'.join(re.escape(u) for u in UNITS if len(u) > 1)}|{'|'.join(UNITS.values())})(?:\W.*)?",
+    re.IGNORECASE,
+)
+_UNCLEAR = re.compile(
+    r"(?:see|same as|includ\w+|other|no|note|approximately|about|formerly|none) .*"  # a remark
+    r"|.*(?: (?:and|or|of|the|than|with|by|to|in)|[-,:;(/])"  # its end is missing
+    r"|.*(?:[^\W\d_]{4,}/|/[^\W\d_]{4,}).*"  # two answers
+    r"|.* [,;].*|.*\w- \w.*"  # traces of a layout
+    r"|\d[\d,.]* [^\W\d_].*\d.*|.*\D\d+, .*\D\d+",  # several amounts
+    re.IGNORECASE,
+)
+
+
+def unclean(text: str) -> str:
+    """What is wrong with a text as an answer, or as a name in a clue: a list, a sentence, an amount with its unit, an address, a
+    remark, half a text; "" where nothing is."""
+    if _CONTACT.fullmatch(text):
+        return "an address"
+    if _AMOUNT.fullmatch(text):
+        return "an amount with its unit"
+    if _is_prose(text):
+        return "a list or a sentence"
+    if _UNCLEAR.fullmatch(text) or any(text.count(a) != text.count(b) for a, b in ("()", "[]")) or text.count('"') % 2:
+        return "a remark, or half an answer"
+    return ""
 
 
 def _spread(n: int) -> Sequence[int]:

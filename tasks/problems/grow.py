@@ -237,6 +237,7 @@ GATES = {
     "guessable": "the most frequent answer to what is asked is right in at most the share max_guess of all cases (card.json, knobs)",
     "constant_beside": "no constant beside the root",
     "answer_in_text": "neither the answer nor a hidden name is in the text",
+    "unclean": "answers, and texts in clues, are no list, sentence, amount with its unit, address or remark",
     "implied": "no constant leads to the answer by one functional relation",
     "roundtrip": "the text is read back as the pattern alone",
     "not_answerable": "an oracle finds the answer by opening pages",

@@ -29,12 +29,14 @@ from synth.knowledge.patterns import (
     statements,
     template_words,
 )
-from synth.knowledge.names import fold, names, plain_value
+from synth.knowledge.names import fold, listed, names, plain_value, unbroken
 from synth.knowledge.text import tidy
 from synth.knowledge.together import Others
 from synth.knowledge.words import (
     UNITS,
     counted_things,
+    many,
+    singular,
     counted_words,
     event_of,
     measured,
@@ -412,20 +414,23 @@ def _settle(
     keys: Collection[str],
 ) -> None:
     """The rows of one relation, and its schema. keys: of all relations, as they are written."""
-    kind, unit = _kind(some, known)
+    kind, unit = _kind(some, known, label)
     domain = types[some[0].subject]
     words: dict[str, str] = {}
     if kind == "number":
         words = _number_words(_phrase(reading, some[0], label, domain, keys), domain, unit)
         label = words["label"]
-    thing = _thing(label) if kind in ("name", "text") and some[0].kind == "pair" else ""
+    thing = _thing(label) if kind in ("name", "text", "list") and some[0].kind == "pair" else ""
     if thing and thing not in types.values():
         kind, known = "things", {}
+    elif kind == "list":
+        thing = _shared(label, some, types)
     if kind == "thing":  # of a kind: a nationality, a genre
         kind, thing, known = "things", some[0].key, {}
     pages = Counter(types[known[x.lower()]] for s in some for x in (s.value, *names(s.value)) if x.lower() in known)
-    ranges = {"number": "number", "year": "year", "date": "date", "text": "string"}
-    range_ = ranges.get(kind) or (thing if kind == "things" else pages.most_common(1)[0][0] if pages else type)
+    ranges = {"number": "number", "year": "year", "date": "date", "text": "string", "list": "string"}
+    listed_ = thing if kind in ("things", "list") else ""
+    range_ = listed_ or ranges.get(kind) or (pages.most_common(1)[0][0] if pages else type)
     if type == PAGE and range_ not in ranges.values():  # the sentence pattern decides, not the pages that exist
         range_ = RANGES.get(some[0].key, range_) if some[0].kind == "name" else range_
     if some[0].kind == "pair" and range_ in ("year", "date"):
@@ -450,7 +455,7 @@ def _settle(
     rows = _Rows(reading, label, domain, known)
     for s in some:
         for suffix, value in _values(s, kind, unit, known, reading):
-            if value == s.subject and kind != "things":  # said of itself
+            if value == s.subject and kind not in ("things", "list"):  # said of itself
                 continue
             rows.add(s, relation + suffix, value)
 
@@ -511,6 +516,21 @@ class _Rows:
             self.reading.rows[at] = replace(self.reading.rows[at], source=self.reading.rows[at].source + BY_BOTH)
 
 
+def _lists(label: str, some: list[_Said]) -> bool:
+    """Whether most values of a key of many things ("exports - commodities", "national colour(s)") are lists in one text."""
+    if not (many(label) or "(s)" in label):
+        return False
+    return sum(len(listed(s.value)) > 1 for s in some) >= _MOST * len(some)
+
+
+def _shared(label: str, some: list[_Said], types: Mapping[str, str]) -> str:
+    """The type of the things in lists, if a third of them stand on two pages: "export commodities" -> commodity; else ""."""
+    counts = Counter(x for s in some for x in listed(s.value))
+    thing = singular(head_of(label).split(" ")[-1]).lower()
+    often = sum(n for n in counts.values() if n > 1)
+    return thing if thing.isalpha() and 3 * often >= sum(counts.values()) and thing not in types.values() else ""
+
+
 def _phrase(reading: Reading, first: _Said, label: str, domain: str, keys: Collection[str], thing: str = "") -> str:
     """The label of a key as a phrase, where no other relation of the type has it. thing: the type of its values."""
     phrase = head_of(label, thing) if first.kind == "pair" else label
@@ -540,8 +560,8 @@ def _thing(label: str) -> str:
     return head if head in _THINGS else head.removesuffix("s") if head.removesuffix("s") in _THINGS else ""
 
 
-def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
-    """(number, year, date, text or name; the unit of most numbers)."""
+def _kind(some: list[_Said], known: Mapping[str, str], label: str) -> tuple[str, str]:
+    """(number, year, date, text, list or name; the unit of most numbers)."""
     if some[0].kind != "pair":
         return {"link": "name"}.get(some[0].kind, some[0].kind), ""
     n = len(some)
@@ -553,7 +573,9 @@ def _kind(some: list[_Said], known: Mapping[str, str]) -> tuple[str, str]:
             return "year", ""
         return "number", Counter(q.unit for q in quantities).most_common(1)[0][0]
     items = [x for s in some for x in names(s.value)]
-    return ("name" if items and 2 * sum(x.lower() in known for x in items) >= len(items) else "text"), ""
+    if items and 2 * sum(x.lower() in known for x in items) >= len(items):
+        return "name", ""
+    return "list" if _lists(label, some) else "text", ""
 
 
 def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: Reading) -> Iterable[tuple[str, str]]:
@@ -562,7 +584,7 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
     if s.kind != "pair":
         if kind == "date":
             return [("", s.value), ("_year", str(int(s.value[:4])))]
-        return [("", known.get(s.value.lower(), s.value))]
+        return [("", known.get(s.value.lower(), unbroken(s.value)))]
     if kind in ("number", "year"):
         q = quantity(s.value)
         if q is None or (kind == "year" and not year(q.number)):
@@ -585,6 +607,12 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
             )
             return []
         return [("", day), ("_year", str(int(day[:4])))]
+    if kind == "list":
+        if not (texts := listed(s.value)):
+            reading.quarantine(
+                "unclear", place, f"{s.key!r} lists things elsewhere, here it does not: write them", span
+            )
+        return [("", unbroken(text)) for text in texts]
     if kind in ("name", "things"):
         return [("", known.get(x.lower(), x)) for x in names(s.value) if x[:1].isupper() and len(x.split()) <= _WORDS]
     parts = without_note(s.value).split(";")
@@ -592,7 +620,7 @@ def _values(s: _Said, kind: str, unit: str, known: Mapping[str, str], reading: R
     texts = plain_value(s.value) if short else []
     if short and not texts:
         reading.quarantine("unclear", place, f"{s.key!r} does not say one answer: write the name alone", span)
-    return [("", text) for text in texts if len(text.split()) <= _WORDS]
+    return [("", unbroken(text)) for text in texts if len(text.split()) <= _WORDS]
 
 
 def attested(value: str, span: str, known: Mapping[str, str]) -> bool:

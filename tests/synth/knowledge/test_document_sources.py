@@ -2,6 +2,7 @@
 do."""
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from synth.knowledge.ingest import build
 from synth.knowledge.kb import Relation
 from synth.knowledge.kinds import kind_of
 from synth.knowledge.patterns import statements
+from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS
-from synth.knowledge.sources.documents import attested, mentioned
+from synth.knowledge.sources.documents import attested, documents, mentioned
+from synth.questions.unasked import unasked, unclean
 from tasks.core.errors import UserError
 from tasks.knowledge.knowledge import load
 from tasks.runtime.stage import Stage
@@ -532,3 +535,52 @@ def test_a_key_called_like_a_relation_of_the_world_is_a_relation_of_its_own(tmp_
 def test_a_text_that_begins_with_keys_has_the_name_of_its_file(tmp_path, text, title):
     (path := tmp_path / "Mia_Stone.txt").write_text(text)
     assert [d.title for d in read_document(path, "x")] == [title]
+
+
+def test_lists_in_one_text_become_things_that_pages_share(tmp_path):
+    """Under a head of many things; one that is no list is quarantined, and a text of one thing stays a text."""
+    goods = ("carts, refined oil, timber", "timber, salt", "salt, refined oil, and wool", "wool, carts (2023)")
+    for i, text in enumerate((*goods, "carts 5, wool 3")):
+        lines = [f"# Farm {i}", "", f"exports - commodities: {text}", f"motto: Salt, peace {i}"]
+        (tmp_path / f"{i}.md").write_text("\n".join(lines) + "\n")
+    reading = documents(tmp_path, "farms", type="farm")
+    assert reading.schema["exports_commodities"]["label"] == "export commodities"
+    assert reading.schema["exports_commodities"]["range"] == "commodity"
+    assert {(r.subject, r.object) for r in reading.rows if r.relation == "exports_commodities"} >= {
+        ("Farm 0", "refined oil"),
+        ("Farm 2", "wool"),
+        ("Farm 3", "carts"),
+    }
+    assert [(q.reason, "commodities" in q.evidence) for q in reading.quarantined] == [("unclear", True)]
+    assert {r.object for r in reading.rows if r.relation == "motto"} == {f"Salt, peace {i}" for i in range(5)}
+
+
+def test_a_number_of_a_unit_with_a_digit_is_a_number(tmp_path):
+    for i in range(5):
+        (tmp_path / f"{i}.md").write_text(
+            f"# Farm {i}\n\nsmoke emissions (total emissions): {i}.5 million tonnes of CO2\n"
+        )
+    reading = documents(tmp_path, "farms", type="farm")
+    (relation,) = reading.schema
+    assert reading.schema[relation]["range"] == "number"
+    assert reading.schema[relation]["inverse"] == "a {domain} with {label} of {y} tonnes of CO2"
+    assert {r.object for r in reading.rows} == {f"{i}500000".lstrip("0") for i in range(5)}
+
+
+@needs
+def test_the_factbook_asks_for_no_text_that_is_no_answer():
+    """Without a schema: of the texts that a question may ask for, none is a list, an amount, an address or a remark."""
+    folder = DATA / "factbook" / "south-america"
+    kb = build(
+        [documents(folder, "factbook", type="country", title="Government.Country name.conventional short form.text")]
+    ).kb
+    postings = Postings.of(kb)
+    left = [
+        r for r in kb.relations.values() if r.range == "string" and r.functional and r.name not in unasked(postings)
+    ]
+    labels = {r.label for r in kb.relations.values()}
+    assert {"border countries", "export partners", "export commodities", "highest point"} <= labels
+    texts = [text for r in left for _, text in kb.pairs(r.name)]
+    assert len(texts) > 40
+    wrong = [t for t in texts if re.search(r"@|https?:|\d+ km|million|;|, .*, |\w{4,}/", t) and not unclean(t)]
+    assert not wrong, wrong

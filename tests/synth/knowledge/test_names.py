@@ -7,7 +7,7 @@ import yaml
 
 from flows.cli import main
 from synth.knowledge.ingest import build
-from synth.knowledge.names import Same, fold, initials, names, plain_value, resolve
+from synth.knowledge.names import Same, fold, initials, listed, names, plain_value, resolve, unbroken
 from synth.knowledge.sources import read_source
 from tasks.core.errors import UserError
 from tasks.knowledge import bases
@@ -142,3 +142,24 @@ def test_a_comma_after_a_measure_begins_another_name(text, wanted):
 def test_singular_and_plural_are_two_answers():
     assert plain_value("Motswana (singular), Batswana (plural)") == ["Motswana", "Batswana"]
     assert plain_value("Adak (Alaska), United States") == ["Adak , United States"]
+
+
+def test_traces_of_a_layout_are_taken_out_of_a_name():
+    assert unbroken("Saint- Olm") == "Saint-Olm"
+    assert unbroken("Olm , Karsund") == "Olm, Karsund"
+    assert unbroken('"Song of Verlo"') == "Song of Verlo"
+    assert unbroken('"Big" Lo') == '"Big" Lo'
+    assert unbroken("pre- and post-war") == "pre- and post-war"
+
+
+def test_a_list_in_one_text_is_several_things():
+    assert listed("carts, refined oil, and timber (2023)") == ["carts", "refined oil", "timber"]
+    assert listed("blue; red, white") == ["blue", "red", "white"]
+    assert listed("Norland 14%, Vesta 9.5% (2023)") == ["Norland", "Vesta"]
+    assert listed("Norse 60%, other 30%, unspecified 10%") == ["Norse"]
+    assert listed("cargo 5, tanker 2") == []
+    assert listed("the carts, which are sold in the towns of the north and of the west") == []
+
+
+def test_a_share_that_is_less_than_something_is_no_name():
+    assert names("Norse 60%, Mere less than 1%, Ildrin about 4%") == ["Norse", "Mere", "Ildrin"]

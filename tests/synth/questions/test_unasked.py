@@ -12,7 +12,8 @@ from synth.knowledge.sources.json_records import json_records
 from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
 from synth.questions.fuzzy_tree import FuzzyTrees, worded
-from synth.questions.unasked import unasked, why_not
+from synth.questions.unasked import unasked, unclean, why_not
+from synth.types import Problem, Quarantined
 
 LEFT_OUT = {  # head -> (why, values)
     "cca9": ("codes", ["QW1", "RT2", "PO3"]),
@@ -107,3 +108,52 @@ def test_a_text_that_only_another_relation_has_is_found_under_none():
     facts += [Fact.make("farm:A", "zone", literal="north"), Fact.make("farm:B", "zone", literal="west")]
     lexicon = Lexicon(Graph.of(KB(farms, relations, facts)))
     assert [lexicon.find("crop", x) for x in ("barley", "north", "west", "none")] == [("barley",), (), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("no words/Ann Lo", "a remark, or half an answer"),
+        ("other 1", "a remark, or half an answer"),
+        ("Saint- Olm", "a remark, or half an answer"),
+        ("Ann Lo (singer", "a remark, or half an answer"),
+        ("barge 5, tanker 2, other 32", "a list or a sentence"),
+        ("farm@verlo.example https://verlo.example/", "an address"),
+        ("5.022 million tonnes of smoke", "an amount with its unit"),
+        ("16,390 km (2020) 6,167 km electrified", "an amount with its unit"),
+        ("carts, refined oil, wool", "a list or a sentence"),
+        ("Olmhaven", ""),
+        ("Republic of Verlo", ""),
+        ("Central Norland, south of Vesta", ""),
+        ("Harvest Day, 3 July", ""),
+        ("12 Cows", ""),
+        ("AC/DC", ""),
+        ("not automated", ""),
+        ("1999", ""),
+    ],
+)
+def test_texts_that_are_no_answers(text, fault):
+    assert unclean(text) == fault
+
+
+def test_no_answer_and_no_clue_is_unclean(tmp_path):
+    """A few texts of a column are no answers: they are quarantined, the others are asked."""
+    rng = random.Random(0)
+    towns = [
+        f"{a}{b}" for a in ("Olm", "Kar", "Brak", "Ver", "Tarn", "Lis") for b in ("haven", "sund", "ne", "lo", "by")
+    ]
+    hymns = [f"Song of {t[::-1].title()}" if i % 6 else f"no words/Ann {t[::-1].title()}" for i, t in enumerate(towns)]
+    rows = [
+        {"name": t, "hymn": h, "area": rng.randrange(10, 9000), "land": rng.choice(("Norland", "Vesta", "Corrin"))}
+        for t, h in zip(towns, hymns, strict=True)
+    ]
+    path = tmp_path / "towns.json"
+    path.write_text(json.dumps(rows))
+    kb = build([json_records(path, "towns", type="town")]).kb
+    trees = FuzzyTrees.of(kb, passages(kb), seed=1, closed_world=True)
+    assert "hymn" in trees.graph.columns
+    made = [trees("train", 2, i) for i in range(80)]
+    assert any(isinstance(x, Quarantined) and x.reason == "unclean" for x in made)
+    problems = [p for p in made if isinstance(p, Problem)]
+    assert any(p.answer.startswith("Song of") for p in problems)
+    assert not [p for p in problems if "no words" in f"{p.answer} {p.prompt}"]
