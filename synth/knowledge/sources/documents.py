@@ -56,6 +56,7 @@ PAGE = "page"  # the type of a page that does not state one
 _MOST = 0.6  # the share of the values of a key that decides its type
 _TABLES = {".csv", ".tsv", ".tab", ".xlsx", ".parquet", ".arrow", ".feather", ".jsonl", ".sqlite", ".db", ".sql"}
 BY_MODEL, BY_BOTH = " [model]", " [pattern, model]"  # who read a fact, behind its place; a pattern alone is not named
+_EACH = 5  # pages on which a thing in a list stands on average, if it is an entity
 _WORDS = 8  # the most characters of a value; longer text is prose, which stays in the document
 
 
@@ -524,11 +525,11 @@ def _lists(label: str, some: list[_Said]) -> bool:
 
 
 def _shared(label: str, some: list[_Said], types: Mapping[str, str]) -> str:
-    """The type of the things in lists, if a third of them stand on two pages: "export commodities" -> commodity; else ""."""
+    """The type of the things in lists, if each stands on five pages on average: "agricultural products" -> product; else "",
+    and they are texts: a thing of one page leads nowhere."""
     counts = Counter(x for s in some for x in listed(s.value))
     thing = singular(head_of(label).split(" ")[-1]).lower()
-    often = sum(n for n in counts.values() if n > 1)
-    return thing if thing.isalpha() and 3 * often >= sum(counts.values()) and thing not in types.values() else ""
+    return thing if thing.isalpha() and counts.total() >= _EACH * len(counts) and thing not in types.values() else ""
 
 
 def _phrase(reading: Reading, first: _Said, label: str, domain: str, keys: Collection[str], thing: str = "") -> str:

@@ -538,9 +538,10 @@ def test_a_text_that_begins_with_keys_has_the_name_of_its_file(tmp_path, text, t
 
 
 def test_lists_in_one_text_become_things_that_pages_share(tmp_path):
-    """Under a head of many things; one that is no list is quarantined, and a text of one thing stays a text."""
+    """Under a head of many things; one that is no list is quarantined, and a text of one thing stays a text. Things of few
+    pages are texts, one fact each."""
     goods = ("carts, refined oil, timber", "timber, salt", "salt, refined oil, and wool", "wool, carts (2023)")
-    for i, text in enumerate((*goods, "carts 5, wool 3")):
+    for i, text in enumerate((*goods, *goods, "carts 5, wool 3", *goods)):
         lines = [f"# Farm {i}", "", f"exports - commodities: {text}", f"motto: Salt, peace {i}"]
         (tmp_path / f"{i}.md").write_text("\n".join(lines) + "\n")
     reading = documents(tmp_path, "farms", type="farm")
@@ -551,8 +552,11 @@ def test_lists_in_one_text_become_things_that_pages_share(tmp_path):
         ("Farm 2", "wool"),
         ("Farm 3", "carts"),
     }
+    few = documents(tmp_path, "farms", type="farm", leave={f"{i}.md" for i in range(4, 13)})
+    assert few.schema["exports_commodities"]["range"] == "string"
+    assert sum(r.relation == "exports_commodities" for r in few.rows) == 10
     assert [(q.reason, "commodities" in q.evidence) for q in reading.quarantined] == [("unclear", True)]
-    assert {r.object for r in reading.rows if r.relation == "motto"} == {f"Salt, peace {i}" for i in range(5)}
+    assert {r.object for r in reading.rows if r.relation == "motto"} == {f"Salt, peace {i}" for i in range(13)}
 
 
 def test_a_number_of_a_unit_with_a_digit_is_a_number(tmp_path):
