@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
 def build(args: argparse.Namespace) -> int:
     from tasks.core.errors import UserError
     from tasks.knowledge import bases
-    from tasks.knowledge.schema import read_names, read_schema
+    from tasks.knowledge.schema import read_inverses, read_names, read_schema
 
     sources, relations = read_schema(args.schema) if args.schema else ([], {})
     elsewhere = bases.are_others(args.sources, sources)
@@ -79,6 +79,7 @@ def build(args: argparse.Namespace) -> int:
             elsewhere=elsewhere,
             ask=ask,
             model=args.model or "",
+            inverse_of=read_inverses(args.schema) if args.schema else None,
         )
     except (ValueError, UserError) as error:
         if args.schema or not sources:

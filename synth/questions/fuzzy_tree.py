@@ -39,6 +39,7 @@ from typing import TypeGuard, get_args, overload
 
 import numpy as np
 
+from synth.knowledge.inverses import inverses, left_aside
 from synth.knowledge.kb import KB, Fact, Passage, Relation
 from synth.knowledge.postings import Postings
 from synth.knowledge.reading import Reader
@@ -74,6 +75,7 @@ class FuzzyTrees:
                            what is asked)
     hits           question -> the texts of the best passages of one search; None: the gate "one_search" is not asked
     extra          phrases of the user's own, for the templates of `synth.questions.fuzzy.text`
+    apart          relations that have no inverse, whatever their facts look like (`synth.knowledge.inverses`)
     everything     reads with the words of all relations, where the questions use some: a question names those that its
                    words could mean and do not
     Raises ValueError where nothing can be asked, and for levels outside 1 to 4.
@@ -93,6 +95,7 @@ class FuzzyTrees:
         most_pages: int = 600,
         hits: Callable[[str], Sequence[str]] | None = None,
         extra: Mapping[str, Mapping[str, Sequence[str]]] | None = None,
+        apart: Collection[str] = (),
         everything: Wording | None = None,
     ) -> None:
         if not levels or not set(levels) <= {1, 2, 3, 4}:
@@ -102,13 +105,18 @@ class FuzzyTrees:
         relations = [c.relation for c in self.graph.columns.values()]
         self.either = either_way(relations)
         both = frozenset(r for r in self.either if _same_both_ways(self.graph, r))  # nor do the facts
-        self.grower = Grower(self.graph, symmetric=self.either, closed_world=closed_world)
+        found = inverses(self.graph.postings, apart)
+        here = {name: other for name, other in found.items() if {name, other} <= self.graph.columns.keys()}
+        twins = left_aside(here, {r.name: r for r in relations})
+        self.grower = Grower(self.graph, symmetric=self.either, twins=twins, closed_world=closed_world)
         self._without = frozenset[str](), self.grower  # relations that are left out, and what grows without them
         self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.everything = everything
         self.prover = Prover(connection, symmetric=self.either)
         self.oracle = Oracle(Reader(relations, lexicon.known), lexicon.name, open, self._table, most=most_pages)
         self._guess = {name: share for name, share in self._shares() if share <= max_guess}
+        for aside in [name for name, kept in twins.items() if kept in self._guess]:
+            self._guess.pop(aside, None)  # one fact is not asked about from both of its ends
         self._functional = {
             t: [c for c in self.graph.columns.values() if c.relation.functional and c.relation.domain == t]
             for t in self.graph.types

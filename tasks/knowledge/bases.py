@@ -31,6 +31,7 @@ import yaml
 from synth.knowledge.cells import Cells, read_cells
 from synth.knowledge.column_base import ColumnBase
 from synth.knowledge.ingest import Built, Reading, build, write_schema
+from synth.knowledge.inverses import candidates, inverses
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
 from synth.knowledge.model_facts import Ask
 from synth.knowledge.names import Same
@@ -49,6 +50,7 @@ from tasks.knowledge import column_tables
 from tasks.knowledge.archives import parted, skipped, unpacked
 from tasks.knowledge.guess import completed, sources_at
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
+from tasks.knowledge.schema import INVERSE
 from tasks.storage import commit, tables
 
 LARGE = 4 << 20  # bytes of a table that is read by columns: the result is the same, with far less memory
@@ -98,6 +100,7 @@ def build_base(
     elsewhere: bool = False,
     ask: Ask | None = None,
     model: str = "",
+    inverse_of: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Read `sources`, write the folder `out` (whole or not at all), and return its card.
 
@@ -105,7 +108,8 @@ def build_base(
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
     stands for   elsewhere   whether `relations` were written for other sources: those that these do not have are then
     named in the card (`absent`), and no mistake   ask   a model that reads the paragraphs of documents too, called
-    `model`; if it cannot be asked, the base is written without it, and `model.stopped` of the card says why. Raises
+    `model`; if it cannot be asked, the base is written without it, and `model.stopped` of the card says why
+    inverse_of   what a person says of relations that say the same turned round (`noticed`). Raises
     UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     sources = [one for source in sources for one in completed(source, Path(source["path"]))]
@@ -156,8 +160,11 @@ def build_base(
         card["model"] = {"name": model, **_by_model(kb, readings), **({"stopped": stopped} if stopped else {})}
     card |= {"produced": built.produced, "accepted": built.accepted, "world": n_facts - built.accepted}
     described = [{**_understood(s), "path": str(s["path"])} for s in sources]
+    card |= (turned := noticed(relations_of, lambda: Postings.load(part / "postings.npz"), inverse_of))
     kept = _settled(kb, built) if isinstance(built, Built) else relations_of.values()
-    schema = {"sources": described, "relations": {r.name: _stated(r, built) for r in kept}}
+    said = {**{n: "" for n in turned.get("apart", ())}, **turned.get("inverse", {})}
+    stated = {r.name: _stated(r, built) | ({INVERSE: said[r.name]} if r.name in said else {}) for r in kept}
+    schema = {"sources": described, "relations": stated}
     schema |= {"names": {t: dict(some) for t, some in names.items()}} if names else {}
     (part / "schema.yaml").write_text(
         yaml.safe_dump(schema, sort_keys=False, allow_unicode=True, width=140), encoding="utf-8"
@@ -173,6 +180,20 @@ def _by_model(kb: KB, readings: Sequence[Reading]) -> dict[str, Any]:
     by = {"pattern, model": BY_BOTH, "model": BY_MODEL}
     facts = kb.facts.values()
     return {**counts, "lineage": {name: sum(f.source.endswith(mark) for f in facts) for name, mark in by.items()}}
+
+
+def noticed(
+    relations: Mapping[str, Relation], postings: Callable[[], Postings], stated: Mapping[str, str] | None
+) -> dict[str, Any]:
+    """The part of a card about relations that say the same turned round: `inverse` (relation -> the other), `apart` (those of
+    which a person says that they have none), `not_inverse` (those that are said to be, relation -> the other, and are not).
+    stated: relation -> the other, "" for none."""
+    stated = stated or {}
+    apart = sorted(n for n, other in stated.items() if not other and n in relations)
+    found = inverses(postings(), apart) if candidates(list(relations.values())) else {}
+    wrong = {n: other for n, other in stated.items() if other and found.get(n) != other}
+    parts = {"inverse": found, "apart": apart, "not_inverse": wrong}
+    return {name: part for name, part in parts.items() if part}
 
 
 def write_guess(sources: Sequence[Mapping[str, Any]], out: Path) -> tuple[Path, str]:
@@ -483,6 +504,15 @@ def summary(
         lines.append(f"{_count(card['agreed'], 'statement')} of documents that a table makes too")
     if card.get("doubtful"):
         lines.append(f"{_count(card['doubtful'], 'pair')} of names may be one thing: `espalier kb review` lists them")
+    for a, b in (card.get("inverse") or {}).items():
+        if a < b:
+            lines.append(
+                f"{a} and {b} say the same turned round: questions take a fact from one end alone (inverse_of)"
+            )
+    for a, b in (card.get("not_inverse") or {}).items():
+        lines.append(
+            f"{a} is not the inverse of {b}, as the schema says: not all of their pairs are the same turned round"
+        )
     walks = ", ".join(f"{share:.0%} of {hops}" for hops, share in density["walks"].items())
     lines.append(
         f"density: {density['edges_per_entity']} edges per entity; entities that begin an unambiguous walk of so many hops: {walks}"

@@ -12,6 +12,9 @@ from synth.knowledge.kb import Relation
 from tasks.core.errors import UserError, nearest
 
 
+INVERSE = "inverse_of"  # a field of a relation that is noticed, and no field of `Relation`
+
+
 def read_names(path: Path) -> dict[str, dict[str, str]]:
     """`names` of a schema.yaml: type -> name -> the name that it stands for (itself where it stands alone). Raises
     UserError for another form."""
@@ -23,6 +26,12 @@ def read_names(path: Path) -> dict[str, dict[str, str]]:
     if not fits:
         raise UserError(f"{path}: `names` must say {{type: {{name: the name that it stands for}}}}: fix it")
     return names
+
+
+def read_inverses(path: Path) -> dict[str, str]:
+    """`inverse_of` of the relations of a schema.yaml: relation -> the one that says the same turned round, "" for none."""
+    relations = _mapping(path).get("relations") or {}
+    return {n: str(given[INVERSE] or "") for n, given in relations.items() if INVERSE in (given or {})}
 
 
 def _mapping(path: Path) -> dict[str, Any]:
@@ -49,10 +58,10 @@ def read_schema(path: Path) -> tuple[list[dict[str, Any]], dict[str, dict[str, A
             or not isinstance(source.get("kind"), str)
         ):
             raise UserError(f"{path}: sources[{i}] must say {{kind: ..., path: ...}}: fix it")
-    known = {f.name for f in fields(Relation)} - {"name"}
+    known = {f.name for f in fields(Relation)} - {"name"} | {INVERSE}
     for name, given in relations.items():
         unknown = sorted(set(given) - known) if isinstance(given, dict) else []
         if not isinstance(given, dict) or unknown:
             what = f"has no field {unknown[0]!r}: {nearest(unknown[0], known)}" if unknown else "must be a mapping"
             raise UserError(f"{path}: the relation {name!r} {what}")
-    return sources, relations
+    return sources, {name: {k: v for k, v in given.items() if k != INVERSE} for name, given in relations.items()}

@@ -47,6 +47,8 @@ def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
 
     Raises UserError if the folder holds no knowledge base.
     """
+    if apart := _apart(folder):
+        knobs = {"apart": apart, **knobs}
     if Stored.there(folder):
         return _of_files(Stored(folder), **knobs)
     kb = knowledge.kb_at(folder)
@@ -78,6 +80,12 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         return FuzzyTrees(lexicon, base.connection(write=write), base.open, hits=hits, **knobs)
     except ValueError as error:
         raise UserError(f"questions: {error}") from error
+
+
+def _apart(folder: Path) -> list[str]:
+    """The relations of a knowledge base of which its schema says that they have no inverse."""
+    path = folder / "card.json"
+    return json.loads(path.read_text(encoding="utf-8")).get("apart", []) if path.is_file() else []
 
 
 def left_out(folder: Path, only: Sequence[str] = ()) -> dict[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from synth.knowledge.ingest import Built, Reading, build, write_schema
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.postings import Postings
 from synth.knowledge.world import RELATIONS, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
@@ -15,7 +16,7 @@ from tasks.core.errors import UserError
 from tasks.knowledge import bases
 from tasks.knowledge.archives import parted
 from tasks.knowledge.guess import completed
-from tasks.knowledge.schema import read_names, read_schema
+from tasks.knowledge.schema import read_inverses, read_names, read_schema
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
 
@@ -76,6 +77,11 @@ def kb(
         "passages": {"rows": len(texts), "mean_words": round(sum(words) / len(words), 2), "max_words": max(words)},
         "gates": {"bad_rows": bad_rows},
         "kb": whole.digest(),
+        **bases.noticed(
+            whole.relations,
+            lambda: Postings.of(whole),
+            read_inverses(stage.source(schema)) if schema else None,
+        ),
     }
     stage.card(card)
     stage.log(

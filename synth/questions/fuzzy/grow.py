@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, islice
@@ -91,6 +91,7 @@ class Grower:
     """Grows trees over one graph.
 
     symmetric      relations whose backward direction alone is used
+    twins          relations that give no clue -> the one that says the same turned round (`synth.knowledge.inverses`)
     closed_world   take every relation as complete; else only relations that say so carry vague clues
     most_clues     of the root
     most_members   entities that a constant, or a whole branch, may leave; more would be too many for a person to check
@@ -101,6 +102,7 @@ class Grower:
         graph: Graph,
         *,
         symmetric: frozenset[str] = frozenset(),
+        twins: Mapping[str, str] | None = None,
         closed_world: bool = False,
         most_clues: int = 6,
         most_members: int = 100,
@@ -111,6 +113,7 @@ class Grower:
             most_clues,
             most_members,
         )
+        self._twins = dict(twins or {})
         self._links: dict[str, list[tuple[str, bool]]] = {
             t: [] for t in graph.types
         }  # entity type -> (relation, forward)
@@ -118,7 +121,7 @@ class Grower:
         self._classes: dict[str, list[str]] = {t: [] for t in graph.types}  # many to one: "of the continent Asia"
         for name, column in graph.columns.items():
             r = column.relation
-            if not len(column.forward.ends) or not (closed_world or r.complete):
+            if not len(column.forward.ends) or not (closed_world or r.complete) or name in self._twins:
                 continue
             if column.ordered:
                 if r.functional and r.domain in self._ordered:
@@ -283,11 +286,15 @@ class Grower:
         """The entities that x is linked to, by relation and direction, in random order."""
         sides = self._links[self.graph.types[self.graph.type_of[x]]]
         for relation, forward in rng.sample(sides, len(sides)):
-            if relation == wanted and forward or forward and self.graph.columns[relation].relation.literal:
+            if self._asks(wanted, relation, forward) or forward and self.graph.columns[relation].relation.literal:
                 continue
             ends = self.graph.columns[relation].rows(forward).list(x)
             if ends:
                 yield relation, forward, ends
+
+    def _asks(self, wanted: str, relation: str, forward: bool) -> bool:
+        """Whether a side of the root holds the fact that is asked for."""
+        return relation == wanted if forward else relation == self._twins.get(wanted)
 
     def _within(self, relation: str) -> bool:
         r = self.graph.columns[relation].relation
@@ -339,7 +346,8 @@ class Grower:
             if relation != wanted:
                 makers.append(lambda r=relation: self._value(x, r, _near(level, rng), path, rng))
         for relation, forward in self._links[type_]:
-            if not (relation == wanted and forward) and not (forward and graph.columns[relation].relation.literal):
+            literal = forward and graph.columns[relation].relation.literal
+            if not self._asks(wanted, relation, forward) and not literal:
                 makers.append(lambda r=relation, f=forward: self._linked(x, r, f, _near(level, rng), path, rng))
         makers.append(lambda: self._named(x, level))
         rng.shuffle(makers)
