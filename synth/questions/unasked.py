@@ -65,6 +65,7 @@ _UNCLEAR = re.compile(
     r"(?:see|same as|includ\w+|other|no|note|approximately|about|formerly|none) .*"  # a remark
     r"|.*(?: (?:and|or|of|the|than|with|by|to|in)|[-,:;(/])"  # its end is missing
     r"|.*(?:[^\W\d_]{4,}/|/[^\W\d_]{4,}).*"  # two answers
+    r"|\w{1,3}(?:, \w{1,3})+"  # several codes
     r"|.* [,;].*|.*\w- \w.*"  # traces of a layout
     r"|\d[\d,.]* [^\W\d_].*\d.*|.*\D\d+, .*\D\d+",  # several amounts
     re.IGNORECASE,

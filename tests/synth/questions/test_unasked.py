@@ -115,6 +115,7 @@ def test_a_text_that_only_another_relation_has_is_found_under_none():
     [
         ("no words/Ann Lo", "a remark, or half an answer"),
         ("other 1", "a remark, or half an answer"),
+        ("HX, HY", "a remark, or half an answer"),
         ("Saint- Olm", "a remark, or half an answer"),
         ("Ann Lo (singer", "a remark, or half an answer"),
         ("barge 5, tanker 2, other 32", "a list or a sentence"),
