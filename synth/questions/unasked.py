@@ -5,7 +5,7 @@ person would say.
     codes       short capitals or digits under a head that is no word: "cca3"; two or three small letters, which read as
                 words: "it"
     contacts    telephone numbers, mails, web addresses, postal addresses, coordinates
-    signs       texts without a letter: flags, signs of money; dates that are kept as texts
+    signs       texts without a letter: flags, signs of money; dates among other texts
     amounts     texts that begin with a number and its unit, where a number alone was not found: "1,441 km 225 km electrified"
     script      texts in another script than the names
     prose       sentences and lists, where a question needs a short answer
@@ -110,9 +110,10 @@ def why_not(r: Relation, values: Sequence[str], *, latin: bool = True) -> str:
     small = _share(values, lambda v: re.fullmatch(r"\.?[a-z]{2,3}", v) is not None)
     if len(values) > 1 and small >= 1 - _SOME and not {*values} <= {"yes", "no"}:
         return "codes"
-    if _share(values, lambda v: not any(map(str.isalpha, v)) or date(v) is not None) >= _SOME:
+    dates = _share(values, lambda v: date(v) is not None)
+    if _share(values, lambda v: not any(map(str.isalpha, v))) + (dates if dates < 1 else 0) >= _SOME:
         return "signs"
-    if _share(values, lambda v: re.match(r"\d[\d,.]* [^\W\d_]", v) is not None) >= 0.5:
+    if _share(values, lambda v: re.match(r"\d[\d,.]* [^\W\d_]", v) is not None) - dates >= 0.5:
         return "amounts"
     if _share(values, _is_prose) >= _SOME:
         return "prose"

@@ -38,6 +38,16 @@ LANDS = (
     "American Samoa",
     "India",
     "Indiana",
+    "Korea",
+    "North Korea",
+    "Timor",
+    "East Timor",
+    "Guiana",
+    "French Guiana",
+    "Verde",
+    "Cape Verde",
+    "Virgin Islands",
+    "British Virgin Islands",
 )
 CITIES = tuple(f"{land} City" for land in LANDS)
 

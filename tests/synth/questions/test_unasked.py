@@ -50,6 +50,7 @@ def test_what_nobody_would_say_is_left_out(head):
         ("symbol", ["H", "He", "Li"]),
         ("holiday", ["Harvest Day, 3 July", "Mill Day, 9 May"]),
         ("colour", ["red", "green"]),
+        ("day of founding", ["3 May 1815", "6 December 1922"]),
     ],
 )
 def test_what_people_say_is_kept(head, values):
