@@ -94,7 +94,9 @@ def _run(name: str) -> None:
             raise UserError(f"{name}: this stage runs in one process: start it without torchrun")
         stage.place["learners"] = size
     threads.set_threads(stage.threads)
-    with _kept(stage):
+    with ranks.once(name, stage.root), _kept(stage):
+        if size > 1:
+            places.check_learners(name, size, stage.params, "the number of processes")
         pieces.open_own()
         stage.params = pieces.bind_all(stage.pieces, stage.params, stage.settings)
         function = getattr(importlib.import_module(f"tasks.stages.{name}"), name)

@@ -29,11 +29,7 @@ def of(stages: Mapping[str, Resolved]) -> dict[str, dict[str, Any]]:
     for s in stages.values():
         values = {k: v for k, v in s.params.items() if s.knobs[k].place}
         learners = values.get("learners", 1)
-        if s.name in ROWS and learners > (rows := math.prod(s.params[k] for k in ROWS[s.name])):
-            raise UserError(
-                f"{s.name}.learners is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[s.name])}): "
-                f"each learner needs one; set at most {rows}, or raise {ROWS[s.name][0]}"
-            )
+        check_learners(s.name, learners, s.params)
         if values.get("samplers", 1) > 1 and (engine := s.value("engine.name")) != "vllm":
             raise UserError(
                 f"{s.name}.samplers is {values['samplers']}, and {s.name}.engine.name is {engine}: several samplers are "
@@ -90,6 +86,18 @@ def devices(place: Mapping[str, int], nodes: int = 1) -> int:
     each learner there, and one for each of several samplers, which its first process starts."""
     samplers = place.get("samplers", 1)
     return place.get("learners", 1) // nodes + (samplers if samplers > 1 else 0)
+
+
+def check_learners(stage: str, learners: int, params: Mapping[str, Any], what: str = "") -> None:
+    """Raises UserError for more learners than a step has rows. what: how they were asked for, if not by `learners`."""
+    if stage in ROWS and learners > (rows := math.prod(params[k] for k in ROWS[stage])):
+        raise UserError(
+            f"{stage}: {what} is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[stage])}): each process needs "
+            f"one; start at most {rows}, or raise {ROWS[stage][0]}"
+            if what
+            else f"{stage}.learners is {learners}, and a step has {rows} rows or pairs ({' x '.join(ROWS[stage])}): "
+            f"each learner needs one; set at most {rows}, or raise {ROWS[stage][0]}"
+        )
 
 
 def check_shards(stage: str, learners: int, shards: int) -> None:

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from tasks.runtime.termination import KEPT
 
 MEET = "ESPALIER_MEET"  # where the processes of a launch of ours meet; under torchrun there is none
 LOST = 76  # exit code of a process that ended because another one was gone
+FIRST = 3.0  # seconds in which the first of torchrun's processes reports an error that all have
 GRACE = 10.0  # seconds that the first process has to end by itself
 
 
@@ -49,6 +51,41 @@ def here() -> Rank:
 def started() -> bool:
     """Whether a launcher, ours or torchrun, has started this process as one of several."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+@contextmanager
+def once(stage: str, root: Path) -> Iterator[None]:
+    """Lets only the first of torchrun's processes print; what another prints goes to .espalier/ranks/STAGE-RANK.log. (The
+    launcher of this file does so by itself.)
+
+    An error is printed again, but not before the first had time to report the same one: torchrun then ends the others.
+    """
+    rank = here().rank
+    if not rank or MEET in os.environ:
+        yield
+        return
+    log = root / ".espalier" / "ranks" / f"{stage}-{rank}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    kept = [os.dup(1), os.dup(2)]
+    _print_to(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), kept=None)
+    try:
+        yield
+    except Exception:
+        time.sleep(FIRST)
+        _print_to(None, kept)
+        raise
+    else:
+        _print_to(None, kept)
+
+
+def _print_to(file: int | None, kept: Sequence[int] | None) -> None:
+    """Sends what this process prints to `file`, or back to where it went before."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    for k, number in enumerate((1, 2)):
+        os.dup2(kept[k] if kept else file, number)  # type: ignore[arg-type]
+    for done in kept or [file]:
+        os.close(done)  # type: ignore[arg-type]
 
 
 def launch(stage: str, size: int, env: Mapping[str, str]) -> int:

@@ -111,6 +111,48 @@ def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone,
     same_curve(two, one, "sft", 2e-4)
 
 
+def torchrun(root, *args, code=0, module="torch.distributed.run", **env):
+    """What torchrun and the processes that it starts said on stderr."""
+    command = [sys.executable, "-P", "-m", module, "--nproc-per-node", *args]
+    env = {**os.environ, "PYTHONPATH": f"{CODE}{os.pathsep}{root}", "OMP_NUM_THREADS": "1", **env}
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=900)
+    assert done.returncode == code, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(("codes", "code"), [("75,2", 2), ("75,-9", 75), ("0,0", 0)])
+def test_the_exit_code_is_that_of_the_process_that_failed(tmp_path, codes, code):
+    (tmp_path / "ends.py").write_text(
+        "import os, sys\n"
+        "code = int(os.environ['CODES'].split(',')[int(os.environ['RANK'])])\n"
+        "os.kill(os.getpid(), -code) if code < 0 else sys.exit(code)\n"
+    )
+    torchrun(tmp_path, "2", "-m", "ends", code=code, module="tasks.runtime.torchrun", CODES=codes)
+
+
+@pytest.mark.slow
+def test_processes_of_torchrun_make_what_ours_make_and_one_that_is_killed_is_started_again(alone, tmp_path):
+    two = planned(alone, tmp_path / "two", sft=2)
+    small.run(two, "sft")
+    by = planned(alone, tmp_path / "by", sft=1)  # torchrun says how many
+    fault = {"ESPALIER_FAULT": "sft_1/train.step:8=kill", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    stderr = torchrun(by, "2", "--max-restarts", "1", "-m", "flows.sft", **fault)
+    assert small.outputs(by, "sft") == small.outputs(two, "sft")
+    assert json.loads((by / ".espalier/measured/sft.json").read_text())["value"]["learners"] == 2
+    assert stderr.count("going on after step 2 of 7 (sft)") == 1, "messages of the stage are those of one process"
+    assert "going on after step 2 of 7 (sft)" in (by / ".espalier/ranks/sft-1.log").read_text()
+
+
+def test_more_processes_of_torchrun_than_rows_are_refused(alone, tmp_path):
+    root = planned(alone, tmp_path / "five", sft=1)
+    stderr = small.run(root, "sft", expect=2, env={"RANK": "0", "WORLD_SIZE": "5", "LOCAL_RANK": "0"})
+    (said,) = [line for line in stderr.splitlines() if line]
+    assert said == (
+        "error: sft: the number of processes is 5, and a step has 4 rows or pairs (rows_per_step): each process needs one; "
+        "start at most 4, or raise rows_per_step"
+    )
+
+
 @pytest.mark.slow
 def test_weights_that_are_split_make_what_whole_ones_make_and_go_on_from_each_other(alone, tmp_path):
     split = planned(alone, tmp_path / "split", shards=2, sft=2)
