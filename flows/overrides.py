@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,17 +35,18 @@ def overrides_of(path: Path, recipe: str | None, settings: list[str]) -> dict[st
 
 
 @contextmanager
-def blamed(changes: Mapping[str, Any]) -> Iterator[None]:
-    """What is wrong with a value of `--set` is said of `--set`, not of params.yaml, which does not hold it."""
+def blamed(changes: Mapping[str, Any], swept: Collection[str] = ()) -> Iterator[None]:
+    """What is wrong with a value of `--set` is said of `--set`, not of params.yaml, which does not hold it; of the keys
+    `swept`, as a person writes them, of `sweep`."""
     try:
         yield
     except UserError as e:
-        raise UserError(_blamed(str(e), changes)) from None
+        raise UserError(_blamed(str(e), changes, swept)) from None
 
 
-def _blamed(text: str, changes: Mapping[str, Any]) -> str:
+def _blamed(text: str, changes: Mapping[str, Any], swept: Collection[str] = ()) -> str:
     """A sentence that begins with params.yaml and a key that `--set` gave, or with one above it and the part of it that
-    is unknown there, begins with `--set` instead."""
+    is unknown there, begins with `--set` instead, and gives a knob's new name as `--set` takes it."""
     refusal = re.match(r"\S*params\.yaml: (.*)", text, re.DOTALL)
     for key in changes if refusal else ():
         parts = key.split(".")
@@ -56,7 +57,9 @@ def _blamed(text: str, changes: Mapping[str, Any]) -> str:
             )  # the last of the key, or what it lacks
             then = r"[:.\[ ]" if n == len(parts) else rf": unknown \w+ '({unknown})'"
             if refusal and (blamed_part := re.match(rf"{at}({then}.*)", refusal[1], re.DOTALL)):
-                return f"--set {key.removeprefix('set.')}{blamed_part[1]}"
+                said = key.removeprefix("set.")
+                then = re.sub(r"^(: (\w+)\.\w+ is (\2\.[\w.]+) now): write .*", r"\1: write \3", blamed_part[1])
+                return f"{'sweep' if said in swept else '--set'} {said}{then}"
     return text
 
 

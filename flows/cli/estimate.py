@@ -44,6 +44,13 @@ def estimate(args: argparse.Namespace) -> int:
     for stage in args.stage or ():
         if stage not in task.TRAINED:
             raise UserError(f"--stage {stage}: {nearest(stage, task.TRAINED)}")
+    for setting in args.set:
+        key = setting.partition("=")[0]
+        if key.partition(".")[2] in ("learners", "shards"):
+            raise UserError(
+                f"--set {setting}: estimate tries every number of learners and shards that {args.gpus} has: leave it out, or "
+                "name other devices with --gpus"
+            )
     root = project()
     changes = overrides(args.recipe, [*args.set, *([f"sft.model={args.model}"] if args.model else [])])
     file = root / "params.yaml"

@@ -108,7 +108,8 @@ def said(origins: dict[str, Any]) -> Iterator[str]:
         produced = produced or ", ".join(
             f"{k} {card[k]:,}" for k in ("steps", "rollouts", "demonstrations", "pairs", "parameters") if card.get(k)
         )
-        rows.append([s["stage"], produced, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}"])
+        place = ", ".join(f"{k} {v}" for k, v in s["place"].items() if v not in (1, ""))
+        rows.append([s["stage"], produced, f"{len(s['code'])} source files", f"{(s['md5'] or '')[:12]}", place])
     yield columns(rows)
     yield "\nYour files"
     yield columns([_source(d) for d in origins["sources"]]) or "  none"

@@ -27,7 +27,8 @@ def add(commands: Any) -> None:
         "--gpus",
         default="0",
         metavar="N",
-        help="devices of each machine, with their kind if the system needs it: 8, 8xH200",
+        help="devices of each machine, with their kind if the system needs it: 8, 8xH200 (Kubernetes: the value of the "
+        "label nvidia.com/gpu.product)",
     )
     p.add_argument("--cpus", type=count, default=8, metavar="N", help="cores of each machine (default 8)")
     p.add_argument("--memory", type=count, default=64, metavar="GIB", help="memory of each machine (default 64)")
@@ -37,6 +38,12 @@ def add(commands: Any) -> None:
     )
     p.add_argument(
         "--image", default="", metavar="IMAGE", help="container of Kubernetes, in which Espalier is installed"
+    )
+    p.add_argument(
+        "--setup",
+        default="",
+        metavar="COMMAND",
+        help="what installs Espalier on a machine of SkyPilot (default: pip, from the project, if that is a clone of it)",
     )
     p.add_argument("--address", default="", metavar="URL", help="dashboard of Ray, e.g. http://127.0.0.1:8265")
     p.add_argument("--name", default="", metavar="NAME", help="name of the job (default: espalier-STAGE)")
@@ -73,6 +80,7 @@ def submit(args: argparse.Namespace) -> int:
         hours=args.hours,
         where=args.where,
         image=args.image,
+        setup=args.setup,
     )
     task.check(job, args.to, plans)
     learners = plans["_run"].get("place", {}).get(args.stage, {}).get("learners", 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -49,12 +50,14 @@ def sweep(args: argparse.Namespace) -> int:
     seen: set[tuple[str, str]] = set()
     plans: dict[str, Any] = {}
     planned: list[tuple[str, dict[str, Any]]] = []
+    axes = dict(task.axis(word) for word in args.grid)
     for p in points:  # each value once, with the first seed
         new = {k for k in p.changes if (k, repr(p.changes[k])) not in seen and (k != "seed" or p is points[0])}
         if new or not seen:
-            with blamed(p.changes):
+            with blamed(p.changes, axes):
                 plans = plan.plans(root, changed=lambda params, p=p: merged(params, dict(p.changes)))
             planned.append((p.name, plans))
+            _check_places(axes, plans)
         seen |= {(k, repr(v)) for k, v in p.changes.items()}
     known = snapshots.experiments(root)
     if args.dry_run:
@@ -84,6 +87,18 @@ def sweep(args: argparse.Namespace) -> int:
         words = next(" ".join(p.words) for p in points if p.name == experiment)
         print(f"failed: {words}: {why}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _check_places(axes: Mapping[str, Sequence[str]], plans: dict[str, Any]) -> None:
+    """Raises UserError for several values of a knob that says where a stage runs."""
+    places = plans["_run"].get("place", {})
+    for key, values in axes.items():
+        stage, _, knob = key.partition(".")
+        if len(values) > 1 and knob in places.get(stage, {}):
+            raise UserError(
+                f"sweep {key}={','.join(values)}: {knob} says where {stage} runs, and no result depends on it: give one value with "
+                f"--set {key}=..."
+            )
 
 
 def _devices(plans: dict[str, Any], workers: int) -> int:

@@ -37,7 +37,8 @@ def lineage(s: Snapshot, stage: str) -> dict[str, Any]:
         raise UserError(f"{s.name} ({s.about}) has no model of the stage {stage}: it had not been run")
     missing: list[str] = []
     plans, names = s.plans(), upstream(s.lock, stage)
-    stages = [_stage(s, name, plans.get(name, {}), missing) for name in names]
+    places = plans.get("_run", {}).get("place", {})
+    stages = [_stage(s, name, plans.get(name, {}), places.get(name, {}), missing) for name in names]
     return {
         "model": {
             "stage": stage,
@@ -80,7 +81,10 @@ def upstream(lock: Mapping[str, Any], stage: str) -> list[str]:
     return list(seen)
 
 
-def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) -> dict[str, Any]:
+def _stage(
+    s: Snapshot, name: str, plan: Mapping[str, Any], place: Mapping[str, Any], missing: list[str]
+) -> dict[str, Any]:
+    """place: where it runs by the plan of this state, {} for one process of this machine; no result depends on it."""
     card = s.json(f"{OUT.get(name, f'artifacts/{name}')}/card.json")
     if card is None:
         missing.append(f"artifacts/{name}/card.json")
@@ -91,6 +95,7 @@ def _stage(s: Snapshot, name: str, plan: Mapping[str, Any], missing: list[str]) 
         "reads": [d["path"] for d in entry.get("deps", []) if not d["path"].startswith("artifacts/plan")],
         "md5": s.digests.get(name),
         "parameters": plan.get("params", {}),
+        "place": dict(place),
         "code": plan.get("sources", {}),
         "card": card or {},
     }

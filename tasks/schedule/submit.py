@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ import yaml
 from tasks.core.errors import TRANSIENT, UserError
 from tasks.core.labels import TRAINED
 from tasks.planning import places
+from tasks.planning.devices import DEVICES
 from tasks.storage import state
 
 PORT = 29500  # where processes of several machines meet
@@ -42,6 +44,7 @@ class Job:
     cpus, memory      of each machine; memory in GiB
     hours     after which it may be ended
     where     partition of Slurm, claim of a volume of Kubernetes, cloud of SkyPilot; image: of the container
+    setup     shell command that installs Espalier on a machine of SkyPilot; "": the project is a clone of Espalier
     """
 
     name: str
@@ -56,6 +59,7 @@ class Job:
     hours: float = 24.0
     where: str = ""
     image: str = ""
+    setup: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -71,6 +75,17 @@ def check(job: Job, kind: str, plans: Mapping[str, Mapping[str, Any]]) -> None:
         raise UserError("submit kubernetes: name the volume claim that holds the project with --where")
     if kind == "skypilot" and job.gpus and not job.gpu:
         raise UserError(f"submit skypilot: say which devices: --gpus {job.gpus}xH200")
+    if kind == "skypilot" and not (job.setup or _clone(job.root)):
+        raise UserError(
+            "submit skypilot: say with --setup how a machine gets Espalier, which is on no package index, e.g. --setup 'pip "
+            "install git+URL@COMMIT'"
+        )
+    if kind == "kubernetes" and job.gpu in DEVICES:
+        raise UserError(
+            f"submit kubernetes: --gpus {job.gpus}x{job.gpu}: a node is chosen by the whole value of its label "
+            "nvidia.com/gpu.product, such as NVIDIA-H100-80GB-HBM3: write the one that `kubectl get nodes -L "
+            "nvidia.com/gpu.product` shows, or the number alone"
+        )
     if job.stage and job.settings:
         raise UserError("submit: --set and --recipe are of the whole graph: for one stage write them into params.yaml")
     place = (plans.get("_run") or {}).get("place", {})
@@ -96,6 +111,14 @@ def check(job: Job, kind: str, plans: Mapping[str, Mapping[str, Any]]) -> None:
             raise UserError(
                 f"submit: {knobs} ask for {needed} devices of a machine, and --gpus gives {job.gpus}: raise it, or lower {knobs}"
             )
+
+
+def _clone(root: Path) -> bool:
+    """Whether the project is a clone of Espalier, which pip installs from its folder."""
+    file = root / "pyproject.toml"
+    return (
+        file.exists() and tomllib.loads(file.read_text(encoding="utf-8")).get("project", {}).get("name") == "espalier"
+    )
 
 
 def command(job: Job, learners: int = 1, *, meet: str = "", rank: str = "") -> str:
@@ -264,7 +287,7 @@ def skypilot(job: Job, learners: int = 1) -> str:
         "name": job.name,
         "workdir": str(job.root),
         "resources": resources,
-        "setup": "pip install espalier\ndvc pull --allow-missing",
+        "setup": f"{job.setup or 'pip install -c constraints.txt -e .'}\ndvc pull --allow-missing",
         "run": f"{command(job, learners)} && dvc push",
     }
     if job.env:

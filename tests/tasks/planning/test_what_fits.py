@@ -245,6 +245,10 @@ def test_the_settings_to_copy_are_those_that_were_estimated(big, capsys, monkeyp
         (["--gpus", "0xH100"], "it must be one device or more"),
         (["--gpus", "H100", "--stage", "stf"], "--stage stf: did you mean 'sft'"),
         (["--gpus", "H100"], "no model is named"),
+        (
+            ["--gpus", "8xH200", "--set", "rl.learners=16"],
+            "--set rl.learners=16: estimate tries every number of learners",
+        ),
         (["--gpus", "H100", "--model", "/nowhere"], "there is no model /nowhere"),
     ],
 )

@@ -139,6 +139,22 @@ def test_lineage_on_the_command_line(root, monkeypatch, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["model"]["stage"] == "rl"
 
 
+def test_lineage_shows_where_stages_ran(root, monkeypatch, capsys, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(root, tmp_path / "copy", symlinks=True)
+    file = copy / "artifacts/plan/_run.json"
+    run = json.loads(file.read_text())
+    file.write_text(json.dumps(run | {"place": {"rl": {"learners": 4, "shards": 2, "samplers": 1, "ray": ""}}}))
+    seal(copy)
+    shutil.rmtree(copy / ".dvc/cache", ignore_errors=True)
+    stages = {s["stage"]: s["place"] for s in lineage(snapshot(copy, "workspace"), "rl")["stages"]}
+    assert stages["rl"]["learners"] == 4 and stages["sft"] == {}
+    monkeypatch.chdir(copy)
+    assert cli.main(["lineage", "rl"]) == 0
+    assert "learners 4, shards 2\n" in capsys.readouterr().out
+
+
 def test_why(root):
     state, given = snapshot(root, "workspace"), states.problems()
     removed = states.pair(given[1]).id

@@ -140,8 +140,11 @@ def test_what_interrupts_a_sweep_waits_for_its_workers(root, monkeypatch, after)
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("rl.lrr=1,2", "rl.lrr"),
-        ("rl.steps=2,many", "rl.steps"),
+        ("rl.lrr=1,2", "sweep rl.lrr: unknown key 'lrr'"),
+        ("rl.lr=1e-3,3e-4", "sweep rl.lr: rl.lr is rl.optimizer.lr now: write rl.optimizer.lr"),
+        ("rl.learners=1,2", "sweep rl.learners=1,2: learners says where rl runs, and no result depends on it"),
+        ("seed=1,2 --set rl.stepps=3", "--set rl.stepps: unknown key"),
+        ("rl.steps=2,many", "sweep rl.steps must be int"),
         ("rl.steps=", "rl.steps has no values"),
         ("seed=5..1", "seed has no values"),
         ("seed", "write STAGE.KNOB=VALUE,VALUE or seed=1..5"),

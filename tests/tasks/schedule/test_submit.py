@@ -3,6 +3,8 @@
 import http.server
 import json
 import os
+import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -11,6 +13,7 @@ import time
 
 import jsonschema
 import pytest
+import toy
 import yaml
 
 from flows import cli
@@ -181,14 +184,36 @@ def test_a_job_of_kubernetes_fits_its_schema(submitted):
         fits("Job", {**job, "spec": {**job["spec"], "backOffLimit": 1}})
 
 
+def test_what_the_page_shows_is_accepted_in_a_new_project(submitted):
+    page = (toy.CODE / "docs/scaling.md").read_text().partition("## On a cluster")[2]
+    yaml_of, shell = re.findall(r"```(?:yaml)?\n(.*?)```", page, re.DOTALL)[:2]
+    params = yaml.safe_load(yaml_of)["set"]
+    for line in shell.strip().splitlines():
+        command = shlex.split(line.partition("#")[0])
+        assert command[:2] == ["espalier", "submit"]
+        submitted(*command[2:], *(["--dry-run"] if "--dry-run" not in command else []), params=params)
+
+
 def test_a_job_of_ray_and_a_task_of_skypilot_fit_theirs(submitted, root):
     body = json.loads(submitted("ray", "--gpus", "1", "--stage", "questions", "--dry-run"))
     fits("ray", body)
     assert body["entrypoint"] == f"cd {root} && espalier run --stage questions" and body["entrypoint_num_gpus"] == 1
     task = yaml.safe_load(
-        submitted("skypilot", "--gpus", "8xH200", "--where", "aws/us-east-1", "--recipe", "grpo", "--dry-run")
+        submitted(
+            "skypilot",
+            "--gpus",
+            "8xH200",
+            "--where",
+            "aws",
+            "--recipe",
+            "grpo",
+            "--setup",
+            "pip install x",
+            "--dry-run",
+        )
     )
     fits("skypilot", task)
+    assert task["setup"].splitlines() == ["pip install x", "dvc pull --allow-missing"]
     assert task["resources"]["accelerators"] == {"H200": 8} and task["run"] == "espalier run --recipe grpo && dvc push"
 
 
@@ -326,6 +351,8 @@ def test_a_job_goes_to_ray(submitted, root):
         ("ray --nodes 2 --stage sft", None, "a stage runs on one machine there"),
         ("ray", None, "name the address of Ray's dashboard"),
         ("skypilot --gpus 8", None, "say which devices: --gpus 8xH200"),
+        ("skypilot --gpus 8xH200", None, "say with --setup how a machine gets Espalier"),
+        ("kubernetes --image x --where y --gpus 8xH200", None, "such as NVIDIA-H100-80GB-HBM3"),
         ("slurm --name Big_Job", None, "small letters, digits and hyphens"),
         ("slurm", None, "there is no command sbatch here"),
     ],
