@@ -12,6 +12,7 @@ from typing import Any
 
 from synth.families._networks import PAIRS, Edge, draw_network, read_pairs, write_pairs
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
@@ -28,6 +29,7 @@ WORDINGS = Wordings(
     s="[A-Z]",
     t="[A-Z]",
 )
+NETWORKS = 20
 Spec = tuple[list[str], list[Edge]]
 
 
@@ -48,13 +50,18 @@ def route_counts(seed: int, split: Split, index: int, *, levels: Sequence[int] =
 
 
 def draw(rng: Random, *, nodes: int, edges: int) -> tuple[str, Spec]:
-    while True:
+    """All numbers of routes among the networks drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec]:
         names, roads = draw_network(rng, nodes, rng.randint(edges - 2, edges), 1)
         arrows = [(a, b, 1) if names.index(a) < names.index(b) else (b, a, 1) for a, b, _ in roads]
-        if routes(names, arrows) > 1:
-            form = f"{names[0]} {names[-1]} {sorted(arrows)}"
-            rng.shuffle(arrows)
-            return form, (names, arrows)
+        count = routes(names, arrows)
+        return (count if count > 1 else None), (names, arrows)
+
+    names, arrows = by_answer(rng, once, NETWORKS)
+    form = f"{names[0]} {names[-1]} {sorted(arrows)}"
+    rng.shuffle(arrows)
+    return form, (names, arrows)
 
 
 def routes(names: Sequence[str], arrows: Sequence[Edge]) -> int:

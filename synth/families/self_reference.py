@@ -16,7 +16,7 @@ from synth.families._sample import Refused, item
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"statements": 3}, {"statements": 4}, {"statements": 5}, {"statements": 7})
+LADDER = ({"statements": 4}, {"statements": 5}, {"statements": 6}, {"statements": 7})
 CERTIFICATE = ("truth values by bits", "sets of true statements over the text")
 WORDINGS = Wordings(
     "Each of these statements is true or false: {statements}. Which are true?",

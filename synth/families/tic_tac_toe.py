@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import item
+from synth.families._spread import by_answer
 from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
@@ -28,6 +29,7 @@ WORDINGS = Wordings(
     who="[XO]",
 )
 LINES = (0b111, 0b111000, 0b111000000, 0b1001001, 0b10010010, 0b100100100, 0b100010001, 0b1010100)
+BOARDS = 20
 Spec = tuple[str, str, list[int]]
 
 
@@ -57,7 +59,9 @@ def tic_tac_toe(seed: int, split: Split, index: int, *, levels: Sequence[int] = 
 
 
 def draw(rng: Random, *, empty: int) -> tuple[str, Spec]:
-    while True:
+    """All sets of winning squares among the boards drawn are equally likely."""
+
+    def once(rng: Random) -> tuple[int | None, Spec | None]:
         order = rng.sample(range(9), 9 - empty)
         first = rng.choice("XO")
         sides = {"X": 0, "O": 0}
@@ -66,11 +70,16 @@ def draw(rng: Random, *, empty: int) -> tuple[str, Spec]:
         who = "XO"["XO".index(first) ^ (len(order) % 2)]
         mine, other = sides[who], sides["XO".replace(who, "")]
         if any(side & line == line for side in (mine, other) for line in LINES):
-            continue
+            return None, None
         wins = [s for s in range(9) if not (mine | other) >> s & 1 and value(other, mine | 1 << s) == -1]
-        if 0 < len(wins) < empty:
-            board = "".join("X" if sides["X"] >> s & 1 else "O" if sides["O"] >> s & 1 else "_" for s in range(9))
-            return f"{board} {who}", (board, who, wins)
+        if not 0 < len(wins) < empty:
+            return None, None
+        board = "".join("X" if sides["X"] >> s & 1 else "O" if sides["O"] >> s & 1 else "_" for s in range(9))
+        return sum(1 << s for s in wins), (board, who, wins)
+
+    spec = by_answer(rng, once, BOARDS)
+    assert spec is not None
+    return f"{spec[0]} {spec[1]}", spec
 
 
 def pose(spec: Spec) -> dict[str, Any]:
