@@ -90,6 +90,7 @@ def _shape(root: Path, plans: Plans, fresh: bool) -> dict[str, int]:
 @lru_cache
 def _check_server(stage: str, url: str, shape: tuple[tuple[str, Any], ...], longest: int, fresh: bool) -> None:
     from training.rollout.engine import EngineLost
+    from training.rollout.servers import AFTER, SUPPORTED
     from training.rollout.vllm_engine import Server
 
     server, knob = Server(url, Path(), timeout=ANSWER, patience=0.0), f"{stage}.engine.name"
@@ -108,6 +109,11 @@ def _check_server(stage: str, url: str, shape: tuple[tuple[str, Any], ...], long
                 f"{knob}: the server {url} runs a model with {name} {about.get(name)}, and the policy has {value}: start it with "
                 "the policy's own model and dtype (docs/engines.md)"
             )
+    if not about["version"].startswith(f"{SUPPORTED}."):
+        raise UserError(
+            f"{knob}: the server {url} runs vLLM {about['version']}, and this version of espalier works with {SUPPORTED}: install "
+            f"'vllm>={SUPPORTED},<{AFTER}' there"
+        )
     if about["max_model_len"] < longest:
         raise UserError(
             f"{knob}: the server {url} takes conversations of {about['max_model_len']} tokens, and the stage has up to {longest}: "

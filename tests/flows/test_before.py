@@ -113,6 +113,11 @@ def test_a_server_with_something_else_is_refused(root, nothing_runs, server, cap
         assert words in refused(capsys, "run", "--set", f"rl.engine.name={url}")
         port.about[name] = old
     beforehand._check_server.cache_clear()
+    old, port.release = port.release, "0.33.0"
+    assert "runs vLLM 0.33.0, and this version of espalier works with 0.32" in refused(
+        capsys, "run", "--set", f"rl.engine.name={url}"
+    )
+    port.release = old
     assert "no server answers at" in refused(capsys, "run", "--set", f"rl.engine.name={url},http://{nobody()}")
 
 
