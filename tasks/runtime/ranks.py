@@ -19,13 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.core.errors import TRANSIENT
+from tasks.core.errors import TRANSIENT, UserError
 from tasks.runtime.prefect_shim import PARENT
 from tasks.runtime.termination import KEPT
 
 MEET = "ESPALIER_MEET"  # where the processes of a launch of ours meet; under torchrun there is none
 LOST = 76  # exit code of a process that ended because another one was gone
 FIRST = 3.0  # seconds in which the first of torchrun's processes reports an error that all have
+LEAST = 3600.0  # seconds that a process may compute without a beat
+TIMES = 10.0  # or so often what took longest before, if that is more
+SILENCE = "ESPALIER_SILENCE"  # seconds, in the place of LEAST
 GRACE = 10.0  # seconds that the first process has to end by itself
 
 
@@ -40,6 +43,12 @@ class Rank(NamedTuple):
     def meet(self) -> str:
         """Where the processes meet, as torch.distributed says it."""
         return os.environ.get(MEET, "env://")
+
+    @property
+    def beat(self) -> Path | None:
+        """Where this process says that it is alive (training/learner/world.py); None if no launcher of ours reads it."""
+        meet = os.environ.get(MEET, "").removeprefix("file://")
+        return Path(meet).parent / f"{self.rank}.beat" if meet else None
 
 
 def here() -> Rank:
@@ -90,6 +99,7 @@ def _print_to(file: int | None, kept: Sequence[int] | None) -> None:
 
 def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
     """Runs a stage in `size` processes and returns its exit code. No process is left, however this ends."""
+    least = _least()
     safe = ["-P"] if sys.flags.safe_path else []
     command = [sys.executable, *safe, "-m", f"flows.{stage}"]
     with tempfile.TemporaryDirectory(prefix="espalier-") as folder:
@@ -101,9 +111,22 @@ def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
                     quiet = None if rank == 0 else log
                     mine = _env(env, rank, size, f"file://{folder}/meet")
                     children.append(subprocess.Popen(command, env=mine, stdout=quiet, stderr=quiet))
-            return _wait(stage, children, logs)
+            return _wait(stage, children, logs, least)
         finally:
             _end(children)
+
+
+def _least() -> float:
+    told = os.environ.get(SILENCE, "") or str(LEAST)
+    try:
+        least = float(told)
+    except ValueError:
+        least = 0.0
+    if not least > 0:
+        raise UserError(
+            f"{SILENCE}={told} means nothing: write how many seconds a process may compute without a sign, as {LEAST:.0f}"
+        )
+    return least
 
 
 def _env(env: Mapping[str, str], rank: int, size: int, meet: str) -> dict[str, str]:
@@ -116,21 +139,46 @@ def _env(env: Mapping[str, str], rank: int, size: int, meet: str) -> dict[str, s
     return out
 
 
-def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path]) -> int:
-    """Waits until the first has succeeded, or any has failed; returns the exit code."""
+def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequence[Path], least: float = LEAST) -> int:
+    """Waits until the first has succeeded, or any has failed or hangs (`_hung`): it is ended. Returns the exit code."""
+    hung: tuple[int, float] | None = None
+    looked, awake, every = time.monotonic(), 0.0, min(5.0, least / 4)
     while True:
         codes = [c.poll() for c in children]
         if codes[0] == 0:
             return 0
         if any(codes):
             break
+        if hung is None and (now := time.monotonic()) - looked > every:
+            if now - looked > 2 * every:  # this process was stopped, or the machine asleep, and the others with it
+                awake = now
+            looked, hung = now, _hung([log.with_suffix(".beat") for log in logs], least, awake)
+            if hung is not None:
+                children[hung[0]].kill()
         time.sleep(0.1)
     # the failed process may be noticed after those that lost it, and the first may be about to report the same
     until = time.monotonic() + GRACE
     while time.monotonic() < until and (codes[0] is None or not _at_fault(codes) and None in codes):
         time.sleep(0.1)
         codes = [c.poll() for c in children]
-    return _blame(stage, codes, logs)
+    return _blame(stage, codes, logs, hung)
+
+
+def _hung(beats: Sequence[Path], least: float, awake: float = 0.0) -> tuple[int, float] | None:
+    """The rank that computes without a beat for longer than all have needed before, and since how many seconds; the one that was heard
+    first if there are several, since others of a split model wait for it within their own computation. awake: nobody could be heard before."""
+    found: list[tuple[float, int]] = []
+    longest, now = 0.0, time.monotonic()
+    for rank, file in enumerate(beats):
+        try:
+            word, since, most = file.read_text().split()
+        except (OSError, ValueError):  # none yet, or being written
+            continue
+        longest = max(longest, float(most))
+        if word == "computes":
+            found.append((now - max(float(since), awake), rank))
+    silent, rank = max(found, default=(0.0, 0))
+    return (rank, silent) if silent > max(least, TIMES * longest) else None
 
 
 def _at_fault(codes: Sequence[int | None]) -> list[int]:
@@ -138,9 +186,18 @@ def _at_fault(codes: Sequence[int | None]) -> list[int]:
     return [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
 
 
-def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path]) -> int:
+def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path], hung: tuple[int, float] | None = None) -> int:
     """Reports which process failed, unless it has done so itself; returns its exit code, or TRANSIENT if it was
-    killed."""
+    killed. hung: the one that was ended because it hung, and after how many seconds."""
+    if hung is not None:
+        rank, silent = hung
+        print(
+            f"error: {stage}: process {rank} of {len(codes)} has computed for {silent:.0f} s without a sign while the others waited for it: "
+            f"it was ended, and the others with it; {KEPT}",
+            file=sys.stderr,
+            flush=True,
+        )
+        return TRANSIENT
     at_fault = _at_fault(codes)
     if not at_fault:
         print(f"error: {stage}: its processes lost each other; {KEPT}", file=sys.stderr, flush=True)

@@ -26,7 +26,7 @@ from tasks.storage.faults import fault
 from training.learner.learner import Learner, Optim
 from training.learner.loop import Round, run
 from training.learner.profile import MEASURED, reached
-from training.learner.world import ONE, World, join
+from training.learner.world import BEAT, ONE, World, join
 from training.model import products
 from training.model.native.build import turn_off, why_not
 
@@ -68,7 +68,7 @@ def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World
     torch.set_num_threads(max(1, stage.threads // learners))
     if shards > 1:  # a reference that rounds differently from the policy gives a spurious gradient
         without_compiled("weights are split over processes")
-    return join(here.rank, here.size, here.meet, device, shards)
+    return join(here.rank, here.size, here.meet, device, shards, here.beat)
 
 
 def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:
@@ -201,6 +201,7 @@ def drive(
     steps = _steps(rounds, roles, curve, State(roles, parts or {}, curve), every, last)
     while learner_step(steps):
         pass
+    BEAT.rests()
 
 
 def _steps(

@@ -23,7 +23,7 @@ from training.learner import shard
 from training.learner.muon import Muon
 from training.learner.pack import Stream, dealt, select, split
 from training.learner.profile import Clock, flops, peak_mb
-from training.learner.world import ONE, World, talking
+from training.learner.world import ONE, World, alive, talking
 from training.lm_head.fused_loss import fused_policy_loss, plan
 from training.lm_head.logprob import Asked, Head, fused_logprob, fused_stats, limits
 from training.model.model import checkpointed_layers, head_weight, hidden_states
@@ -194,7 +194,7 @@ def score_together(
     with talking(world):
         logp = torch.cat(
             [
-                read(model, part, temperature=temperature).logp
+                _alive(read, model, part, temperature).logp
                 if owner == world.rank
                 else torch.zeros(len(part.ids), device=batch.ids.device)
                 for owner, part in parts
@@ -205,6 +205,11 @@ def score_together(
                 _anchor(model, batch)
     world.sum([logp])
     return logp
+
+
+def _alive(read: Read, model: nn.Module, part: Batch, temperature: float) -> TokenStats:
+    alive()
+    return read(model, part, temperature=temperature)
 
 
 def _fewer(parts: Sequence[tuple[int, Batch]], world: World) -> int:
@@ -475,6 +480,7 @@ class Learner:
         sums: dict[str, tuple[Tensor, Tensor]] = {}
         mine, fewer = self._mine(batch, tokens, rows_per_unit)
         for part in mine:
+            alive()
             with _fitting(part, tokens, self.gradient_checkpointing):
                 share = len(part.ids) / len(batch.ids)
                 loss, metrics, nan = self._balanced(part, objective, temperature, clock, share)

@@ -9,15 +9,60 @@ A single process is `ONE`: it returns its arguments, and torch.distributed is no
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 WAIT = timedelta(hours=6)  # how long the others wait for a process that samples; then each raises
+
+
+class Beat:
+    """What the launcher reads of this process: whether it computes, waits for the others or rests, since when, and the longest that it
+    has computed in one go. Nothing is written before the first `alive`, and nothing at all without a file."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file, self.word, self.since, self.longest = file, "", 0.0, 0.0
+        self.one = threading.Lock()  # a sampler beside the learner is alive too
+
+    def alive(self) -> None:
+        """Computing: called at each micro-batch and each turn that is sampled. A process that waits still waits."""
+        self._write(self.word if self.word == "waits" else "computes")
+
+    def waits(self) -> None:
+        if self.word == "computes":
+            self._write("waits")
+
+    def goes_on(self) -> None:
+        if self.word == "waits":
+            self._write("computes")
+
+    def rests(self) -> None:
+        """Has nothing more to do with the others."""
+        self._write("rests")
+
+    def _write(self, word: str) -> None:
+        if self.file is None:
+            return
+        with self.one:
+            now = time.monotonic()
+            if self.word == "computes":
+                self.longest = max(self.longest, now - self.since)
+            self.word, self.since = word, now
+            self.file.write_text(f"{word} {now} {self.longest}")
+
+
+BEAT = Beat()
+
+
+def alive() -> None:
+    BEAT.alive()
 
 
 @dataclass(frozen=True)
@@ -58,10 +103,12 @@ class Lost(ConnectionError):
 @contextmanager
 def _others() -> Iterator[None]:
     """Turns torch.distributed's error for a dead process into `Lost`."""
+    BEAT.waits()
     try:
         yield
     except RuntimeError as e:
         raise _lost(e) from e
+    BEAT.goes_on()
 
 
 def _lost(e: RuntimeError) -> Lost:
@@ -112,15 +159,17 @@ class Ranks(World):
         return box[0]
 
 
-def join(rank: int, size: int, meet: str, device: str = "cpu", shards: int = 1) -> World:
+def join(rank: int, size: int, meet: str, device: str = "cpu", shards: int = 1, beat: Path | None = None) -> World:
     """Meet the other processes; returns once all `size` have joined. A single process returns at once.
 
     meet    the meeting point in torch.distributed's form: "file:///a/new/file", or "env://" under torchrun
     shards  among how many of them the weights are split: all (FSDP), a divisor of `size` (HSDP: consecutive processes
             form a group, and each group holds the whole model), or 1 (each process holds the whole model)
+    beat    where this process says that it is alive (`Beat`), if a launcher reads it
     """
     if size == 1:
         return ONE
+    BEAT.file = beat
     from torch import distributed
 
     backend = "nccl" if device.startswith("cuda") else "gloo"

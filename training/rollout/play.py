@@ -16,6 +16,7 @@ import numpy as np
 
 from synth.types import Message, Problem, Sampling, Score, seed_for
 from training.env import Env, is_live
+from training.learner.world import alive
 from training.model.render import Renderer
 from training.rollout.conversation import Conversation
 from training.rollout.live import closing, play_live
@@ -206,6 +207,7 @@ class Player:
     ) -> Iterator[tuple[int, Segment, float]]:
         """(conversation, its turn, wall seconds that the batch took) of each row. Raises ValueError where an environment holds
         turns to choices and the sampler cannot."""
+        alive()
         begun = time.perf_counter()
         choices = [talks[i].state.pop("choices", ()) for i in rows]
         if any(choices):

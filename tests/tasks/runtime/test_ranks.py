@@ -5,6 +5,7 @@ import contextlib
 import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -151,6 +152,54 @@ def test_more_processes_of_torchrun_than_rows_are_refused(alone, tmp_path):
         "error: sft: the number of processes is 5, and a step has 4 rows or pairs (rows_per_step): each process needs one; "
         "start at most 4, or raise rows_per_step"
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_process_that_hangs_is_ended_and_costs_nothing(alone, tmp_path, shards):
+    """It computes without a sign, and the other waits: in a sum of gradients, or within its own pass if weights are split."""
+    hung = planned(alone, tmp_path / "hung", shards=shards, sft=2)
+    began = time.monotonic()
+    stderr = small.run(hung, "sft", "sft_1/train.step:8=hang", expect=TRANSIENT, env={ranks.SILENCE: "4"})
+    assert time.monotonic() - began < 100, "not six hours"
+    sentences = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert len(sentences) == 1 and "Traceback" not in stderr
+    assert re.search(r"sft: process 1 of 2 has computed for \d+ s without a sign while the others waited", sentences[0])
+    assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(hung)], "nobody is left"
+    assert "going on after step 2 of 7 (sft)" in small.run(hung, "sft", env={ranks.SILENCE: "60"})
+    if shards == 1:
+        plain = planned(alone, tmp_path / "plain", sft=2)
+        small.run(plain, "sft")
+        assert small.outputs(hung, "sft") == small.outputs(plain, "sft")
+
+
+def test_who_hangs_is_the_one_that_was_heard_first(tmp_path):
+    now = time.monotonic()
+    beats = [tmp_path / f"{rank}.beat" for rank in range(4)]
+
+    def heard(*lines):
+        for file, line in zip(beats, lines, strict=True):
+            file.unlink(missing_ok=True)
+            if line is not None:
+                file.write_text(line)
+        return ranks._hung(beats, 100.0)
+
+    assert heard(None, "", "computes", f"computes {now} 0.5") is None, "who has not begun is not late"
+    assert heard(f"waits {now - 500} 1", f"rests {now - 900} 1", f"computes {now - 99} 1", None) is None
+    rank, silent = heard(f"computes {now - 300} 1", f"waits {now - 900} 1", f"computes {now - 400} 1", None)
+    assert rank == 2 and silent == pytest.approx(400, abs=5)
+    assert heard(f"computes {now - 300} 1", f"waits {now - 900} 45", None, None) is None, "steps have taken long before"
+    assert heard(f"computes {now - 500} 1", f"waits {now - 900} 45", None, None)[0] == 0
+    assert ranks._hung(beats, 100.0, now - 50) is None, "nobody could be heard while the machine slept"
+
+
+def test_a_limit_of_silence_that_means_nothing_is_refused(monkeypatch):
+    for wrong in ("soon", "0", "-1", "nan"):
+        monkeypatch.setenv(ranks.SILENCE, wrong)
+        with pytest.raises(UserError, match=f"ESPALIER_SILENCE={wrong} means nothing"):
+            ranks._least()
+    monkeypatch.setenv(ranks.SILENCE, "")
+    assert ranks._least() == ranks.LEAST
 
 
 @pytest.mark.slow
