@@ -79,9 +79,9 @@ def seal(folder: Path) -> None:
         flush(p)
 
 
-def place(part: Path, target: Path) -> None:
+def place(part: Path, target: Path, *, keep: bool = False) -> None:
     """Seal `part` and give it the name `target`; to another file system it is copied first. There is no instant at which
-    `target` is half there."""
+    `target` is half there. keep: if `target` is there, also by another writer at this moment, it stays and `part` is removed."""
     make_folder(target.parent)
     if part.stat().st_dev != target.parent.stat().st_dev:
         near = target.with_name(f".{target.name}.part")
@@ -92,10 +92,15 @@ def place(part: Path, target: Path) -> None:
     fault("commit.rename")
     old = part.with_name(part.name + ".old")
     remove(old)
-    if target.exists():
+    if target.exists() and not keep:
         target.rename(old)
     fault("commit.between")
-    part.rename(target)
+    try:
+        part.rename(target)
+    except OSError:
+        if not keep or not target.is_dir():
+            raise
+        return remove(part)
     for held in {target.parent, part.parent}:
         flush(held)
     remove(old)

@@ -113,9 +113,7 @@ def write_part(at: Path, write: Callable[[Path], None], mine: str = "") -> None:
     commit.remove(beside)
     commit.make_folder(beside)
     write(beside)
-    if mine and at.is_dir():  # of a writer that was thought dead: the same bytes
-        return commit.remove(beside)
-    commit.place(beside, at)
+    commit.place(beside, at, keep=bool(mine))  # what is there is of a writer that was thought dead: the same bytes
 
 
 def _written(write: Callable[[Path, Job], None], several: bool, job: tuple[Path, Job]) -> None:

@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -26,7 +28,7 @@ from tasks.stages.demonstrations import demonstrations
 from tasks.stages.preferences import preferences
 from tasks.stages.problems import problems
 from tasks.storage import commit, tables
-from tasks.storage.shards import Shards
+from tasks.storage.shards import Shards, write_part
 from training.learner.rows import demonstration_row
 from training.model.render import Renderer
 
@@ -332,3 +334,27 @@ def test_a_digest_of_texts_one_by_one():
         for t in texts:
             name.add(t)
         assert name.name() == digest(texts)
+
+
+def test_two_writers_of_one_part_leave_it_whole(tmp_path, monkeypatch):
+    """As Ray begins a task again that it thinks dead: both write, and what is placed first stays. The second time one comes between the
+    look of the other and its rename."""
+    together = threading.Barrier(2)
+
+    def write(folder):
+        (folder / "rows.txt").write_text("the same bytes\n" * 1000)
+        together.wait(30)
+
+    for k in range(8):
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda who, at=tmp_path / f"{k:05d}": write_part(at, write, f".{who}"), "ab"))
+    between = iter([lambda: write_part(tmp_path / "last", lambda f: (f / "x").write_text("1"), ".b")])
+    monkeypatch.setattr(
+        commit, "fault", lambda point: next(between, lambda: None)() if point == "commit.between" else None
+    )
+    write_part(tmp_path / "last", lambda f: (f / "x").write_text("2"), ".a")
+    assert (tmp_path / "last/x").read_text() == "1", "the first stays"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [*(f"{k:05d}" for k in range(8)), "last"]
+    for part in tmp_path.iterdir():
+        commit.check(part)
+    assert len({commit.file_hash(p) for p in tmp_path.glob("0*/rows.txt")}) == 1
