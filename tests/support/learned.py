@@ -84,9 +84,10 @@ def _values(stats, batch):
     return [squared(torch.where(batch.trainable, stats.extras["value"], 0.0), batch)]
 
 
-def learned(world, kind, mean=False, budget=400, n=24, broken=None):
+def learned(world, kind, mean=False, budget=400, n=24, broken=None, steps=STEPS, **options):
     """Metrics of each step, and the weights at the end, of steps of `n` rows. mean: as it would be wrong: each process
-    divides by what it counts itself, and the gradients are averaged. broken: a row that has no number for a weight."""
+    divides by what it counts itself, and the gradients are averaged. broken: a row that has no number for a weight. options: of the
+    learner."""
     torch.manual_seed(0)
     model = tiny.build(hidden=32, layers=2)
     if kind == "bfloat16":
@@ -102,7 +103,7 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
         classifier.base_model.load_state_dict(model.base_model.state_dict())
         model, read = classifier, {"read": ensemble.read}
     optim = Optim(kind="muon" if kind == "muon" else "adamw", warmup=1, matrix_lr=0.01)
-    learner = Learner(model, optim, world=world, **read)
+    learner = Learner(model, optim, world=world, **read, **options)
     objective, unit = KINDS[kind](world, learner.model)
 
     def batch(step):
@@ -120,7 +121,7 @@ def learned(world, kind, mean=False, budget=400, n=24, broken=None):
                     source=batch,
                     objective=objective,
                     prepare=getattr(objective, "prepare", lambda batch: None),
-                    steps=STEPS,
+                    steps=steps,
                     rows_per_unit=unit,
                     tokens_per_microbatch=budget,
                 )

@@ -1,11 +1,14 @@
 """Several processes that learn together against one: the sums of a step are the same, whoever computes what."""
 
+from unittest import mock
+
 import learned
 import numpy as np
 import pytest
 import torch
 from ranks import together
 
+from training.learner import learner as module
 from training.learner.learner import score, score_together
 from training.learner.pack import dealt, pack, split
 from training.learner.profile import MEASURED
@@ -17,7 +20,8 @@ from training.learner.follow import CRITIC, Followed, Following, send
 ALLOWED = {"bfloat16": (1e-3, 5e-3)}
 METRICS, WEIGHTS, WRONG = 5e-6, 1e-5, 1e-3
 # Of four processes of which some have nothing to compute: 1.2e-5 was seen on an Intel processor.
-ALLOWED_OF_FOUR = {"few": 2e-5}
+ALLOWED_OF_FOUR = {"few": (METRICS, 2e-5), "bfloat16": (2e-3, 5e-3)}
+HEADS = {"local": 7 * 336, "kept": 1 << 25}  # logits that may be alive at once: chunks of 7 tokens, and all
 OF_PARTS = ("ess", "ratio_p")  # measured micro-batch by micro-batch: they know how a step was cut
 
 
@@ -55,13 +59,66 @@ def test_two_processes_learn_what_one_learns_and_means_of_processes_would_not(ki
 def test_four_processes_learn_what_one_learns_where_some_have_nothing_to_compute(tmp_path):
     four = together(4, _some, folder=tmp_path)
     assert not [x for x in four if isinstance(x, str) or x is None], four
-    for kind in ("dpo", "few"):
-        metrics, weights = apart(_some(ONE)[kind], four[0][kind])
-        assert metrics <= METRICS and weights <= ALLOWED_OF_FOUR.get(kind, WEIGHTS), (kind, metrics, weights)
+    alone = _some(ONE)
+    for kind, one in alone.items():
+        metrics, weights = apart(one, four[0][kind])
+        most = ALLOWED_OF_FOUR.get(kind, (METRICS, WEIGHTS))
+        assert metrics <= most[0] and weights <= most[1], (kind, metrics, weights)
+    assert apart(alone["sft"], four[0]["wrong"])[0] > WRONG, "a mean per process would not be seen"
 
 
 def _some(world):
-    return {"dpo": learned.learned(world, "dpo"), "few": learned.learned(world, "sft", n=3)}
+    kinds = {k: learned.learned(world, k, steps=2) for k in learned.KINDS}
+    kinds["few"] = learned.learned(world, "sft", n=3)
+    return kinds if world.size == 1 else kinds | {"wrong": learned.learned(world, "sft", mean=True, steps=2)}
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return _scheduled(ONE)
+
+
+@pytest.mark.parametrize(("processes", "shards"), [(2, 1), (2, 2), (4, 1)])
+def test_every_schedule_of_the_head_and_what_is_computed_again_learn_the_same(processes, shards, alone, tmp_path):
+    """The head and the loss together in chunks of tokens, or the head for all; and layers that are computed again on the way back.
+    Weights that are split know metrics of the loss alone."""
+    ranks = together(processes, _scheduled, folder=tmp_path, shards=shards)
+    assert not [x for x in ranks if isinstance(x, str) or x is None], ranks
+    for name in set(alone) & set(ranks[0]):
+        one, chunks = alone[name]
+        metrics, weights = _losses_apart(one, ranks[0][name][0])
+        most = (1e-5, 5e-5) if shards > 1 else (METRICS, 2e-5)
+        assert metrics <= most[0] and weights <= most[1], (name, metrics, weights)
+        assert all((r[name][1] > 0) == (chunks > 0) == name.startswith("local") for r in ranks), (
+            "another schedule was taken"
+        )
+    for name, (wrong, _) in ranks[0].items():
+        if name.endswith("wrong"):
+            assert _losses_apart(alone[name.removesuffix(" wrong")][0], wrong)[0] > WRONG, name
+
+
+def _losses_apart(one, other):
+    names = ("loss", "grad_norm")
+    a, b = (np.array([[m[k] for k in names] for m in x[0]]) for x in (one, other))
+    return float((np.abs(a - b) / np.maximum(0.1, np.abs(a))).max()), apart(one, other)[1]
+
+
+def _scheduled(world):
+    """schedule and kind -> (what was learned, how often the head and the loss were computed together)."""
+    out = {}
+
+    def one(name, kind, **more):
+        with mock.patch.object(module, "fused_policy_loss", wraps=module.fused_policy_loss) as chunks:
+            out[name] = learned.learned(world, kind, steps=2, **more), chunks.call_count
+
+    for kind in ("sft", "grpo"):
+        for how, logits in HEADS.items():
+            one(f"{how} {kind}", kind, logits=logits)
+        if world.size > 1:
+            one(f"local {kind} wrong", kind, logits=HEADS["local"], mean=True)
+    for kind in ("sft", "grpo", "lora", "critic") if world.size < 4 else ():
+        one(f"again {kind}", kind, gradient_checkpointing=True, logits=HEADS["kept"])
+    return out
 
 
 def test_a_log_prob_that_is_no_number_ends_every_process_with_the_same_sentence(tmp_path):
