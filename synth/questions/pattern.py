@@ -39,10 +39,15 @@ class Span:
 
 @dataclass(frozen=True, kw_only=True)
 class Third:
-    """A value in the top (`largest`) or bottom third of all values of the relation; values equal to the last of the
-    third count."""
+    """A value in the top (`largest`) or bottom third of all values of the relation.
+
+    Readers count ties in different ways, so it has two meanings, as a span has: all that a reader may count in are the
+    first 11 of 30 values and what equals the last of them; `sure` are values that lie, with all that equal them, among
+    the first 9 of 30.
+    """
 
     largest: bool
+    sure: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

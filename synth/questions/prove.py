@@ -28,7 +28,8 @@ from synth.questions.pattern import (
 )
 
 _DEEP = 3  # variables in each other that are found before they are checked: SQLite parses few EXISTS in each other
-_LAST_OF_THIRD = "MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) / 3 - 1)"
+_LAST_OF_THIRD = "MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) * 11 / 30 - 1)"  # may be counted in
+_BEYOND_SURE = "(SELECT COUNT(*) FROM quantity WHERE relation = ?) * 9 / 30"  # the first value that is not surely in it
 
 
 class Prover:
@@ -151,7 +152,8 @@ class Prover:
         }
 
     def cut(self, relation: str, largest: bool) -> float:
-        """The last value of the top (or bottom) third of a relation's values. Raises ValueError where it has none."""
+        """The last value that may be counted into the top (or bottom) third of a relation's values. Raises ValueError where
+        it has none."""
         order, values = "DESC" if largest else "ASC", [relation, relation]
         text = f"SELECT value FROM quantity WHERE relation = ? ORDER BY value {order} LIMIT 1 OFFSET {_LAST_OF_THIRD}"
         row = self.connection.execute(text, values).fetchone()
@@ -232,10 +234,11 @@ class Prover:
             values += [target.low, target.high]
             return f"{f}.value BETWEEN ? AND ?"
         if isinstance(target, Third):
-            sign, order = (">=", "DESC") if target.largest else ("<=", "ASC")
+            sign, order = (">", "DESC") if target.largest else ("<", "ASC")
+            sign, offset = (sign, _BEYOND_SURE) if target.sure else (f"{sign}=", _LAST_OF_THIRD)
             values += [relation, relation]
             # The subquery does not depend on the row, so SQLite runs it once.
-            return f"{f}.value {sign} (SELECT value FROM quantity WHERE relation = ? ORDER BY value {order} LIMIT 1 OFFSET {_LAST_OF_THIRD})"
+            return f"{f}.value {sign} (SELECT value FROM quantity WHERE relation = ? ORDER BY value {order} LIMIT 1 OFFSET {offset})"
         sign = ">" if target.larger else "<"
         values.append(relation)
         among = self._among(target.other, f"v{depth}.subject", values, depth + 1)

@@ -75,7 +75,7 @@ class Publisher:
         if key not in self._cuts:
             kind = self.kb.relations[clue.relation].range
             values = sorted(value_of(value, kind) for value in self.kb.listed(clue.relation))
-            last = max(0, len(values) // 3 - 1)
+            last = max(0, len(values) * 11 // 30 - 1)
             self._cuts[key] = [values[-1 - last], None] if clue.target.largest else [None, values[last]]
         return self._cuts[key]
 

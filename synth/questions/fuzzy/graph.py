@@ -288,14 +288,17 @@ class Graph:
             if not len(against):
                 return np.zeros(len(some), bool)
             return value > against.min() if target.larger else value < against.max()
-        cut = self.cut(clue.relation, target.largest)
+        cut, edge = self.cuts(clue.relation, target.largest)
+        if target.sure:
+            return value > edge if target.largest else value < edge
         return value >= cut if target.largest else value <= cut
 
-    def cut(self, relation: str, largest: bool) -> float:
-        """The last value of the top (or bottom) third of a relation's values."""
-        values = self.columns[relation].sorted
-        last = max(0, len(values) // 3 - 1)
-        return float(values[-1 - last] if largest else values[last]) if len(values) else np.nan
+    def cuts(self, relation: str, largest: bool) -> tuple[float, float]:
+        """(the last value that may be counted into the top or bottom third of a relation's values; the value that all which
+        surely lie there are beyond), see `Third`."""
+        values = self.columns[relation].sorted[:: -1 if largest else 1]
+        n = len(values)
+        return (float(values[max(0, n * 11 // 30 - 1)]), float(values[n * 9 // 30])) if n else (np.nan, np.nan)
 
     def _fits(self, node: Node, some: np.ndarray) -> np.ndarray:
         """[len(some)] bool: which of some entities satisfy a node; the rarest way first."""

@@ -363,9 +363,9 @@ class Grower:
             return None
         kind = column.relation.range
         if level == 4 and kind == "number":
-            top, bottom = self.graph.cut(relation, True), self.graph.cut(relation, False)
-            if top > bottom and (value >= top or value <= bottom):
-                return Clue(relation=relation, forward=True, target=Third(largest=value >= top))
+            (_, top), (_, bottom) = self.graph.cuts(relation, True), self.graph.cuts(relation, False)
+            if value > top or value < bottom:
+                return Clue(relation=relation, forward=True, target=Third(largest=value > top))
         if (
             level == THAN
             and kind == "number"

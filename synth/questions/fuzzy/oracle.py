@@ -59,11 +59,11 @@ class Oracle:
         return self.reader.read(relation, self.open(name), name, not forward)
 
     def cuts(self, relation: str) -> tuple[float, float]:
-        """(least value of the top third, greatest of the bottom third)."""
+        """(least value that may be counted into the top third, greatest into the bottom third), see `Third`."""
         if relation not in self._cuts:
             kind = self.reader.relations[relation].range
             values = sorted(v for t in self.table(relation) if (v := value_of(t, kind)) == v)
-            last = max(0, len(values) // 3 - 1)
+            last = max(0, len(values) * 11 // 30 - 1)
             self._cuts[relation] = (values[-1 - last], values[last])
         return self._cuts[relation]
 

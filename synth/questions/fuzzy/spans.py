@@ -4,7 +4,8 @@
     1           about 1,300                 between 1990 and 1994         in 1992
     2           between 1,200 and 1,500     in the 1990s                  in the 1990s
     3           between 1,000 and 10,000    in the late 20th century      in the late 20th century
-    4           (a third of the ranking)    in the 20th century           in the 20th century
+    4           (a third of the ranking,    in the 20th century           in the 20th century
+                see `pattern.Third`)
 
 A span is defined by its words alone: `read_span` computes the bounds from the words, and `span` only chooses
 words. Readers differ in what vague words include, so a span has two meanings:
@@ -31,7 +32,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from synth.questions.pattern import Clue, Named, Node, Span, Than
+from synth.questions.pattern import Clue, Named, Node, Span, Than, Third
 
 KINDS = ("number", "year", "date")  # ranges of relations whose values have an order
 _SCALES = {"million": 10**6, "billion": 10**9, "trillion": 10**12}
@@ -118,7 +119,7 @@ def _days(years: tuple[int, int]) -> tuple[int, int]:
 
 
 def narrowed(node: Node, kind: Callable[[str], str]) -> Node:
-    """The description with the core of every vague value in place of its bounds. `kind`: relation -> its range."""
+    """The description with the core of every vague value and third in place of its bounds. `kind`: relation -> its range."""
 
     def clue(c: Clue | Named) -> Clue | Named:
         if isinstance(c, Named):
@@ -127,6 +128,8 @@ def narrowed(node: Node, kind: Callable[[str], str]) -> Node:
         if isinstance(target, Span):
             sure = core(target.said, kind(c.relation))
             target = target if sure is None else replace(target, low=sure[0], high=sure[1])
+        elif isinstance(target, Third):
+            target = replace(target, sure=True)
         elif isinstance(target, Than) and isinstance(target.other, Node):
             target = replace(target, other=narrowed(target.other, kind))
         elif isinstance(target, Node):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
@@ -15,9 +16,9 @@ from synth.knowledge.world import world
 from synth.questions.entity_tree import EntityTrees, entity_tree
 from synth.questions.fuzzy.grow import bits, depth, fuzz
 from synth.questions.fuzzy.lexicon import support
-from synth.questions.fuzzy.spans import read_span, spell
+from synth.questions.fuzzy.spans import narrowed, read_span, spell
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
-from synth.questions.pattern import Clue, Node, Nothing, Span, canonical, deletions, from_json, nodes, to_json
+from synth.questions.pattern import Clue, Node, Nothing, Span, Third, canonical, deletions, from_json, nodes, to_json
 from synth.questions.publish import Publisher, seal
 from synth.questions.reprove import Reprover, reprove
 from synth.types import Message, Problem, from_row, to_row
@@ -121,7 +122,7 @@ def test_bounds_are_the_numbers_that_the_words_mean(kb: KB, rows: list[Row]) -> 
                 seen.add("between")
             elif o.endswith(" third"):
                 values = sorted(float(f.value) for f in kb.facts.values() if f.relation == relation)
-                n = len(values) // 3
+                n = len(values) * 11 // 30  # all that a reader may count in
                 assert bounds == ([values[-n], None] if o == "C@top third" else [None, values[n - 1]])
                 seen.add(o)
             elif not o.startswith(("C@about", "C@between", "C@in ")):
@@ -389,6 +390,46 @@ def test_a_question_that_rests_on_an_end_of_its_range_is_refuted(
                 if reason == "on_the_edge":
                     return
     raise AssertionError("no question had a range")
+
+
+def test_a_question_that_rests_on_the_edge_of_a_third_is_refuted(
+    kb: KB, trees: FuzzyTrees, reprover: Reprover, rows: list[Row]
+) -> None:
+    """The clue of a third is said of roots that not every reader counts in: those between 9 and 11 of 30, and ties there."""
+    reasons: set[str] = set()
+    for row in rows:
+        root = from_json(parts(row, "lineage")["pattern"]).root
+        if not isinstance(root, Node):
+            continue
+        at = trees.graph.end(parts(row, "lineage")["root"])
+        for relation, column in trees.graph.columns.items():
+            if (
+                column.relation.range != "number"
+                or column.relation.domain != root.type
+                or column.values[at] != column.values[at]
+            ):
+                continue
+            value, n = column.values[at], len(column.sorted)
+            for largest in (True, False):
+                before = (column.sorted > value if largest else column.sorted < value).sum()
+                alike = (column.sorted == value).sum()
+                third = Clue(relation=relation, forward=True, target=Third(largest=largest))
+                surely, maybe = before + alike <= n * 9 // 30, before < max(1, n * 11 // 30)
+                held = [
+                    trees.graph.holds(c, np.array([at]))[0]
+                    for c in (third, replace(third, target=replace(third.target, sure=True)))
+                ]
+                assert held == [maybe, surely]
+                node = Node(type=root.type, clues=(third,))
+                assert [trees.prover.holds(x, trees.graph.id(at)) for x in (node, narrowed(node, trees._kind))] == held
+                if not maybe or surely or "on_the_edge" in reasons:
+                    continue
+                for k in range(len(root.clues)):
+                    clues = (*root.clues[:k], third, *root.clues[k + 1 :])
+                    reasons.add(reprover.refute_row(rebuilt(kb, trees, row, replace(root, clues=clues)))[0])
+    assert "on_the_edge" in reasons and reasons <= {"on_the_edge", "not_unique", "redundant_clue", "too_shallow"}, (
+        reasons
+    )
 
 
 def test_a_relation_without_direction_is_read_both_ways() -> None:
