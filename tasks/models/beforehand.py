@@ -90,7 +90,7 @@ def _shape(root: Path, plans: Plans, fresh: bool) -> dict[str, int]:
 @lru_cache
 def _check_server(stage: str, url: str, shape: tuple[tuple[str, Any], ...], longest: int, fresh: bool) -> None:
     from training.rollout.engine import EngineLost
-    from training.rollout.servers import AFTER, SUPPORTED
+    from training.rollout.servers import suits
     from training.rollout.vllm_engine import Server
 
     server, knob = Server(url, Path(), timeout=ANSWER, patience=0.0), f"{stage}.engine.name"
@@ -100,22 +100,6 @@ def _check_server(stage: str, url: str, shape: tuple[tuple[str, Any], ...], long
             f"{knob}: no server answers at {url} within {ANSWER:g} s: start it as docs/engines.md says{first}, or leave {knob} out"
         )
     try:
-        about = server.about()
+        suits(url, server.about(), dict(shape), longest)
     except (EngineLost, ValueError, LookupError, TypeError) as e:
         raise UserError(f"{knob}: {e}") from None
-    for name, value in shape:
-        if about.get(name) != value:
-            raise UserError(
-                f"{knob}: the server {url} runs a model with {name} {about.get(name)}, and the policy has {value}: start it with "
-                "the policy's own model and dtype (docs/engines.md)"
-            )
-    if not about["version"].startswith(f"{SUPPORTED}."):
-        raise UserError(
-            f"{knob}: the server {url} runs vLLM {about['version']}, and this version of espalier works with {SUPPORTED}: install "
-            f"'vllm>={SUPPORTED},<{AFTER}' there"
-        )
-    if about["max_model_len"] < longest:
-        raise UserError(
-            f"{knob}: the server {url} takes conversations of {about['max_model_len']} tokens, and the stage has up to {longest}: "
-            f"start it with --max-model-len {longest}"
-        )

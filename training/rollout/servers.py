@@ -251,6 +251,27 @@ def _learned(model: nn.Module, policy: str, ids: np.ndarray) -> np.ndarray:
     return score(model, batch).logp[len(PROBE) :].float().cpu().numpy()
 
 
+def suits(url: str, about: Mapping[str, Any], wanted: Mapping[str, Any], max_length: int) -> None:
+    """Raises ValueError for a server that says (`Server.about`) that it has another model than is `wanted`, a version of vLLM that is not
+    SUPPORTED, or room for shorter conversations than `max_length` tokens."""
+    for name, value in wanted.items():
+        if about.get(name) != value:
+            raise ValueError(
+                f"the server {url} runs a model with {name} {about.get(name)}, and the policy has {value}: start it with the policy's own "
+                "model and dtype (docs/engines.md)"
+            )
+    if not about["version"].startswith(f"{SUPPORTED}."):
+        raise ValueError(
+            f"the server {url} runs vLLM {about['version']}, and this version of espalier works with {SUPPORTED}: install "
+            f"'vllm>={SUPPORTED},<{AFTER}' there"
+        )
+    if about["max_model_len"] < max_length:
+        raise ValueError(
+            f"the server {url} takes conversations of {about['max_model_len']} tokens, and the stage has up to {max_length}: start it with "
+            f"--max-model-len {max_length}"
+        )
+
+
 def agree(
     servers: Sequence[Server],
     wanted: dict[str, Any],
@@ -273,12 +294,7 @@ def agree(
                 f"the server {s.url} does not say which run holds it: start it with the worker extension of this version of espalier "
                 "(docs/engines.md)"
             )
-        for name, value in wanted.items():
-            if about[name] != value:
-                raise ValueError(
-                    f"the server {s.url} runs a model with {name} {about[name]}, and the policy has {value}: start it "
-                    "with the policy's own model and dtype (docs/engines.md)"
-                )
+        suits(s.url, about, wanted, max_length)
         if tokenizer and not about.get("tokenizer"):
             print(
                 f"warning: the server {s.url} does not say which tokens it has: they are not compared", file=sys.stderr
@@ -287,16 +303,6 @@ def agree(
             raise ValueError(
                 f"the server {s.url} has another tokenizer than the policy, and stop strings are found with it: start it with --tokenizer and "
                 "the folder of the policy's own model (docs/engines.md)"
-            )
-        if not about["version"].startswith(f"{SUPPORTED}."):
-            raise ValueError(
-                f"the server {s.url} runs vLLM {about['version']}, and this version of espalier works with {SUPPORTED}: install "
-                f"'vllm>={SUPPORTED},<{AFTER}' there"
-            )
-        if about["max_model_len"] < max_length:
-            raise ValueError(
-                f"the server {s.url} takes conversations of {about['max_model_len']} tokens, and the stage has up to "
-                f"{max_length}: start it with --max-model-len {max_length}"
             )
         if policies:
             _has_room(s, about, policies, rank)
