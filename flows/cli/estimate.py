@@ -13,6 +13,7 @@ from tasks.core.errors import UserError
 from tasks.core.paths import project
 
 if TYPE_CHECKING:
+    from tasks.planning.devices import Machines
     from tasks.planning.estimate import Setting
 
 
@@ -27,6 +28,9 @@ def add(commands: Any) -> None:
         "--gpus", required=True, metavar="8xH200", help="how many devices and which; 2x8xH200 for two machines"
     )
     p.add_argument("--stage", action="append", metavar="STAGE", help="sft, reward, prefer or rl (default: all)")
+    p.add_argument(
+        "--place", action="store_true", help="which devices sample and which learn in a step of rl, and what that saves"
+    )
     p.add_argument("--recipe", metavar="NAME", help="the recipe whose settings are estimated")
     p.add_argument("--set", metavar="STAGE.KNOB=VALUE", action="append", default=[], help="as of `espalier run`")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -34,23 +38,13 @@ def add(commands: Any) -> None:
 
 
 def estimate(args: argparse.Namespace) -> int:
-    from tasks.core.errors import nearest
     from tasks.planning import estimate as task
     from tasks.planning import plan
     from tasks.core.config import read_yaml
     from tasks.planning.devices import machines
 
     at = machines(args.gpus)
-    for stage in args.stage or ():
-        if stage not in task.TRAINED:
-            raise UserError(f"--stage {stage}: {nearest(stage, task.TRAINED)}")
-    for setting in args.set:
-        key = setting.partition("=")[0]
-        if key.partition(".")[2] in ("learners", "shards"):
-            raise UserError(
-                f"--set {setting}: estimate tries every number of learners and shards that {args.gpus} has: leave it out, or "
-                "name other devices with --gpus"
-            )
+    _check(args)
     root = project()
     changes = overrides(args.recipe, [*args.set, *([f"sft.model={args.model}"] if args.model else [])])
     file = root / "params.yaml"
@@ -66,6 +60,10 @@ def estimate(args: argparse.Namespace) -> int:
             "estimate: no model is named: give --model with a folder, a config.json, a GGUF file or a Hub name"
         )
     size = task.size_named(name)
+    used = [f"--set profile={changes['profile']}"] if "profile" in changes else []
+    together = f"  all: {' '.join([*used, f'--set sft.model={name}'])}"
+    if args.place:
+        return _placed(name, size, plans["rl"], at, args, together)
     place = plans["_run"].get("place", {})
     stages = [n for n in task.TRAINED if n in plans and (not args.stage or n in args.stage)]
     rows: list[tuple[Setting | None, Setting | None, str, str]] = []
@@ -107,9 +105,77 @@ def estimate(args: argparse.Namespace) -> int:
             print(f"  {stage}: nothing fits: take more or larger devices, or a smaller model")
         else:
             print(f"  {stage} ({fits.method}): {' '.join(fits.flags(plans[stage])) or 'as it is'}")
-    used = [f"--set profile={changes['profile']}"] if "profile" in changes else []
-    print(f"  all: {' '.join([*used, f'--set sft.model={name}'])}")
+    print(together)
     return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises UserError for stages that are not trained, and for settings of what is looked for."""
+    from tasks.core.errors import nearest
+    from tasks.core.labels import TRAINED
+
+    for stage in args.stage or ():
+        if stage not in TRAINED:
+            raise UserError(f"--stage {stage}: {nearest(stage, TRAINED)}")
+        if args.place and stage != "rl":
+            raise UserError(f"--place is of the stage rl, and --stage names {stage}: write --stage rl")
+    for setting in args.set:
+        key = setting.partition("=")[0]
+        if key.partition(".")[2] in ("learners", "shards", *(["samplers"] if args.place else [])):
+            raise UserError(
+                f"--set {setting}: estimate tries every number of {'samplers, ' if args.place else ''}learners and shards "
+                f"that {args.gpus} has: leave it out, or name other devices with --gpus"
+            )
+
+
+def _placed(
+    name: str, size: Any, plan: Mapping[str, Any], at: Machines, args: argparse.Namespace, together: str
+) -> int:
+    """The plans of a step of rl, by piece, and how to run those that the stage carries out; `together`: the last line."""
+    from tasks.lab.placement import _stage
+    from tasks.planning import estimate as task
+
+    # all weights where they fit, else adapters
+    for method in ("lora",) if plan["params"]["lora"].get("rank") else task.METHODS:
+        steps, settings = _stage.of_stage(plan, size, at, method)
+        if steps:
+            break
+    else:
+        raise UserError(f"--place: nothing fits {args.gpus}: take more or larger devices, or a smaller model")
+    rows = _stage.rows(steps, at.devices)
+    words = [_stage.flags(row, settings[row.order, row.knobs["learners"]], plan) if row.knobs else None for row in rows]
+    if args.json:
+        plain = [{**vars(row), "set": said} for row, said in zip(rows, words, strict=True)]
+        dump({"model": name, "gpus": args.gpus, "stage": "rl", "method": method, "predicted": plain})
+        return 0
+    print(
+        f"{name}: a step of rl ({method}) on {at.devices} x {at.name}. Seconds are predicted, and saved is the share of those "
+        f"of the symmetric plan.\n"
+    )
+    cells: list[list[Any]] = [["order", "plan of", "s", "saved", "sampling", "reference", "training", "carried out"]]
+    for row in rows:
+        at_once = [_range(*row.plan[c]) if c in row.plan else "-" for c in ("generate", "reference", "train")]
+        if row.plan["generate"][1] == at.devices:
+            at_once[0] = "first learner"
+        saved = "-" if row.saved is None else f"{row.saved:.0%}"
+        cells.append([row.order, row.piece, _seconds(row.seconds), saved, *at_once, row.why or "yes"])
+    print(columns(cells))
+    if all(row.piece != "enumerated" for row in rows):
+        print("enumerated: there are too many plans to try them all")
+    print("\nTo copy:")
+    for row, said in zip(rows, words, strict=True):
+        if said is not None and row.piece in ("symmetric", _stage.CARRIED):
+            print(f"  {row.order}, {row.piece}: {' '.join(said) or 'as it is'}")
+    if True not in steps:
+        print("  one step ahead: nothing fits, because the learner's process keeps whole weights and a copy of them")
+    if rows[0].saved is None:
+        print(f"  in turn, symmetric: {at.devices} learners of which the first samples do not fit")
+    print(together)
+    return 0
+
+
+def _range(first: int, n: int) -> str:
+    return str(first) if n == 1 else f"{first}-{first + n - 1}"
 
 
 PARTS = {

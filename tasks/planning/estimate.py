@@ -252,8 +252,8 @@ def step(
         read = model.parameters * each + model.cache(own, tokens // 2, each)
         turn = max(read / fast, 2 * model.parameters * own / rate, model.layers * LAUNCHED)
         out["sampling"] = tokens * turn
-        if shards > 1:
-            # updated weights are sent to the first process
+        if shards > 1 or samplers > 1:
+            # updated weights are sent to the first process, or by it to the samplers
             out["sampling"] += 4 * model.parameters / min(link, NETWORK)
     return out
 

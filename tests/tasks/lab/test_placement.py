@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tasks.lab.placement import _stage
 from tasks.lab.placement._graph import Call, calls_of, choices, cost
 from tasks.lab.placement.enumerated import enumerated
 from tasks.lab.placement.metropolis import metropolis
@@ -82,3 +83,69 @@ def test_the_search_is_near_the_best_and_below_the_plan_that_does_not_plan():
     assert max(near) <= 0.03 and min(saved) >= 0, (max(near), np.mean(saved))
     print(f"\nof the best plan at most {max(near):.1%} away; {np.mean(saved):.0%} below the symmetric plan on average")
     assert np.mean(saved) > 0.15
+
+
+def rows_of(sampling, training, reference=(), devices=8):
+    steps = {ahead: _stage.calls(sampling, training, dict(reference), ahead) for ahead in (False, True)}
+    return {(r.order, r.piece): r for r in _stage.rows(steps, devices)}
+
+
+def test_sampling_that_gets_no_faster_has_devices_of_its_own():
+    """In turn on all eight: 8 + 1 + 4 = 13. Four and four beside each other: max(8, 2 + 6) = 8."""
+    rows = rows_of({2: 15, 4: 8, 8: 8}, {4: 6, 6: 5, 8: 4}, {4: 2, 6: 1.5, 8: 1})
+    base, best = rows["in turn", "symmetric"], rows["one step ahead", "carried out"]
+    assert base.seconds == 13 and base.saved == 0 and base.knobs == {"learners": 8, "asynchrony": "sync"}
+    assert best.seconds == 8 and best.saved == pytest.approx(5 / 13)
+    assert best.plan == {"generate": (4, 4), "reference": (0, 4), "train": (0, 4)}
+    assert best.knobs == {"learners": 4, "samplers": 4, "engine": "vllm", "asynchrony": "one_off"}
+    for piece in ("enumerated", "metropolis"):
+        assert rows["one step ahead", piece].seconds == 8
+        assert rows["in turn", piece].seconds == 13
+    assert rows["in turn", "carried out"].knobs == base.knobs, "nothing is gained without a step ahead"
+
+
+def test_learning_that_needs_all_devices_keeps_them():
+    """In turn on all: 2 + 4 = 6. Beside each other at best max(4, 8) = 8, with four learners."""
+    rows = rows_of({2: 5, 4: 4, 8: 2}, {4: 8, 8: 4})
+    assert rows["in turn", "symmetric"].seconds == 6 == rows["in turn", "carried out"].seconds
+    assert rows["in turn", "carried out"].knobs == {"learners": 8, "asynchrony": "sync"}
+    split = rows["one step ahead", "carried out"]
+    assert split.seconds == 8 and split.saved == pytest.approx(-1 / 3) and split.knobs["learners"] == 4
+    assert rows["one step ahead", "enumerated"].seconds == 6, "the pieces know that it is better not to split"
+
+
+def test_servers_in_turn_are_carried_out_without_a_step_ahead():
+    """The first of four learners samples in 20, two servers in 6: 20 + 3 = 23, and 6 + 5 = 11 with two learners. 6 + 3 = 9
+    would take servers on devices of learners."""
+    rows = rows_of({2: 6, 4: 20}, {2: 5, 4: 3}, devices=4)
+    best, found = rows["in turn", "carried out"], rows["in turn", "enumerated"]
+    assert (best.seconds, best.knobs["asynchrony"], best.knobs["samplers"]) == (11, "sync", 2)
+    assert best.saved == pytest.approx(12 / 23)
+    assert found.seconds == 9 and found.knobs == {} and "share devices" in found.why
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"generate": (4, 4), "reference": (2, 2), "train": (0, 2)}, "the reference has other devices than training"),
+        ({"generate": (2, 4), "train": (0, 4)}, "sampling and training share devices"),
+        ({"generate": (7, 1), "train": (0, 4)}, "one sampler has a device of its own"),
+    ],
+)
+def test_what_the_stage_cannot_do_is_said(plan, message):
+    with pytest.raises(ValueError, match=message):
+        _stage.knobs(plan, 8, ahead=True)
+
+
+def test_too_many_plans_are_left_to_the_search():
+    seconds = {n: 8.0 / n for n in range(1, 33)}
+    rows = rows_of({2: 6}, {1: 9, 32: 1}, seconds, devices=32)
+    assert ("one step ahead", "metropolis") in rows and ("in turn", "enumerated") in rows
+    rows = rows_of(seconds, seconds, seconds, devices=32)
+    assert ("one step ahead", "metropolis") in rows and ("in turn", "enumerated") not in rows
+
+
+def test_a_symmetric_plan_that_does_not_fit_is_no_measure():
+    rows = rows_of({2: 6, 3: 5}, {1: 9, 2: 5}, devices=4)
+    assert rows["in turn", "symmetric"].knobs == {} and all(r.saved is None for r in rows.values())
+    assert rows["one step ahead", "carried out"].seconds == 6

@@ -214,6 +214,35 @@ def test_several_samplers_take_devices_and_share_the_conversations(big, capsys):
     assert " samplers " in text and "--set rl.samplers=4" in text
 
 
+@pytest.mark.parametrize("lora", [[], ["--set", "rl.lora.rank=16"]], ids=["full", "lora"])
+def test_the_settings_of_a_plan_of_devices_are_those_that_were_estimated(big, capsys, lora):
+    words = ["estimate", "--model", big, "--gpus", "8xH200", "--stage", "rl", *lora]
+    assert cli.main([*words, "--place", "--json"]) == 0
+    out = json.loads(capsys.readouterr().out)
+    rows = {(r["order"], r["piece"]): r for r in out["predicted"]}
+    assert out["method"] == ("lora" if lora else "full")
+    assert (("one step ahead", "carried out") in rows) == bool(lora), "whole weights and a copy fit with adapters alone"
+    assert cli.main([*words, "--json"]) == 0
+    alone = {x["method"]: x for x in json.loads(capsys.readouterr().out)["predicted"]}[out["method"]]["quickest"]
+    assert alone["learners"] == 8
+    assert rows["in turn", "symmetric"]["seconds"] == pytest.approx(sum(alone["time"].values()))
+    for row in rows.values():
+        if row["piece"] != "carried out":
+            continue
+        place = {k: row["knobs"][k] for k in ("learners", "samplers")}
+        assert place["learners"] + place["samplers"] <= 8 and row["saved"] > 0
+        assert f"--set rl.samplers={place['samplers']}" in row["set"] and "--set rl.engine.name=vllm" in row["set"]
+        assert ("--set rl.asynchrony.piece=one_off" in row["set"]) == (row["order"] == "one step ahead")
+        more = ["--set", f"rl.samplers={place['samplers']}", "--set", "rl.engine.name=vllm", "--json"]
+        assert cli.main([*words, *more]) == 0
+        all_fitting = {x["method"]: x for x in json.loads(capsys.readouterr().out)["predicted"]}[out["method"]]
+        if row["order"] == "in turn":
+            assert sum(all_fitting["quickest"]["time"].values()) <= row["seconds"] + 0.01
+    assert cli.main([*words, "--place"]) == 0
+    text = capsys.readouterr().out
+    assert "Seconds are predicted" in text and " ".join(rows["in turn", "carried out"]["set"]) in text
+
+
 def test_the_devices_of_a_stage_are_those_of_its_learners_and_samplers():
     assert places.devices({}) == 1 and places.devices({"learners": 4}) == 4
     assert places.devices({"learners": 4, "samplers": 3}) == 7
@@ -248,6 +277,18 @@ def test_the_settings_to_copy_are_those_that_were_estimated(big, capsys, monkeyp
         (
             ["--gpus", "8xH200", "--set", "rl.learners=16"],
             "--set rl.learners=16: estimate tries every number of learners",
+        ),
+        (["--gpus", "8xH200", "--place", "--stage", "sft"], "--place is of the stage rl, and --stage names sft"),
+        (["--gpus", "8xH200", "--place", "--stage", "rll"], "--stage rll: did you mean 'rl'"),
+        (
+            ["--gpus", "8xH200", "--place", "--set", "rl.samplers=2"],
+            "estimate tries every number of samplers, learners",
+        ),
+        (["--gpus", "2x8xH200", "--place"], "--place plans the devices of one machine"),
+        (["--gpus", "A10G", "--place", "--set", "rl.samples_per_prompt=512"], "--place: nothing fits A10G"),
+        (
+            ["--gpus", "8xH200", "--place", "--set", "rl.prompts_per_step=1", "--set", "rl.samples_per_prompt=4"],
+            "has 4 rows",
         ),
         (["--gpus", "H100", "--model", "/nowhere"], "there is no model /nowhere"),
     ],

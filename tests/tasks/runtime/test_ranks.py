@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,8 +21,10 @@ import small
 import yaml
 from ray_cluster import TOKEN, ray_cluster
 from safetensors.numpy import load_file
+from stub_server import stub
 
 from tasks.core.errors import TRANSIENT, UserError
+from tasks.lab.placement import _stage
 from tasks.planning import plan
 from tasks.runtime import ranks
 from training.learner.profile import MEASURED
@@ -253,6 +256,47 @@ def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
     small.run(two, "rl")
     same_curve(alone, two, "rl", 2e-3)
     assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_plan_of_devices_is_carried_out(alone, tmp_path):
+    """Two learners, two servers and sampling a step ahead, as a plan for four devices asks: what one learner makes beside
+    the same servers, and twice the same bytes. The servers are stand-ins, named in the place of `samplers`."""
+    step = {ahead: _stage.calls({2: 6, 3: 5, 4: 9}, {1: 9, 2: 5, 4: 3}, {}, ahead) for ahead in (False, True)}
+    best = _stage.rows(step, 4)[-1]
+    assert best.knobs == {"learners": 2, "samplers": 2, "engine": "vllm", "asynchrony": "one_off"} and best.seconds == 6
+    base = shutil.copytree(alone, tmp_path / "base", ignore=shutil.ignore_patterns("work"))
+    config = json.loads((alone / "artifacts/sft/model/config.json").read_text())
+    about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    about |= {"dtype": "float32", "max_model_len": 4096}
+    servers = [stub(config["eos_token_id"], about) for _ in range(best.knobs["samplers"])]
+    urls = ",".join(f"http://127.0.0.1:{server.server_port}" for server in servers)
+    params = yaml.safe_load((base / "params.yaml").read_text())
+    params["set"]["rl"] |= {"engine": {"name": urls}, "max_mismatch": 1e9}
+    params["set"]["rl"]["asynchrony"] = {"piece": best.knobs["asynchrony"]}
+    (base / "params.yaml").write_text(yaml.safe_dump(params))
+    with contextlib.chdir(base):
+        plan.write(base)
+    learners = best.knobs["learners"]
+    roots = [planned(base, tmp_path / name, rl=n) for name, n in (("one", 1), ("two", learners), ("again", learners))]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        for root in roots:
+            small.run(root, "rl")
+            assert all(server.asked for server in servers), "both sample"
+            for server in servers:  # a fork ends without freeing them
+                server.asked.clear()
+                server.worker.espalier_holder = None
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+    one, two, again = roots
+    same_curve(one, two, "rl", 2e-3)
+    assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (one / "artifacts/rl/episodes.jsonl").read_bytes()
+    assert small.outputs(again, "rl") == small.outputs(two, "rl")
+    assert set(curve(two, "rl")["lag"]) == {0.0, 1.0}, "every step but the first is sampled a version behind"
 
 
 @pytest.mark.slow
