@@ -90,6 +90,15 @@ def rows_of(sampling, training, reference=(), devices=8):
     return {(r.order, r.piece): r for r in _stage.rows(steps, devices)}
 
 
+def test_what_waits_for_what_in_each_order():
+    waits = lambda *given: {c.name: c.after for c in _stage.calls(*given)}  # noqa: E731
+    one = {1: 1.0}
+    assert waits(one, one, one, False) == {"generate": (), "reference": ("generate",), "train": ("reference",)}
+    assert waits(one, one, one, True) == {"generate": (), "reference": (), "train": ("reference",)}
+    assert waits(one, one, {}, False) == {"generate": (), "train": ("generate",)}
+    assert waits(one, one, {}, True) == {"generate": (), "train": ()}
+
+
 def test_sampling_that_gets_no_faster_has_devices_of_its_own():
     """In turn on all eight: 8 + 1 + 4 = 13. Four and four beside each other: max(8, 2 + 6) = 8."""
     rows = rows_of({2: 15, 4: 8, 8: 8}, {4: 6, 6: 5, 8: 4}, {4: 2, 6: 1.5, 8: 1})

@@ -1,6 +1,7 @@
 """Memory by part against what torch counts, on fake tensors where nothing is computed; and `espalier estimate`."""
 
 import json
+from functools import partial
 from contextlib import nullcontext
 
 import pytest
@@ -216,6 +217,9 @@ def test_several_samplers_take_devices_and_share_the_conversations(big, capsys):
 
 @pytest.mark.parametrize("lora", [[], ["--set", "rl.lora.rank=16"]], ids=["full", "lora"])
 def test_the_settings_of_a_plan_of_devices_are_those_that_were_estimated(big, capsys, lora):
+    from flows.overrides import merged, overrides
+    from tasks.planning import plan
+
     words = ["estimate", "--model", big, "--gpus", "8xH200", "--stage", "rl", *lora]
     assert cli.main([*words, "--place", "--json"]) == 0
     out = json.loads(capsys.readouterr().out)
@@ -233,6 +237,12 @@ def test_the_settings_of_a_plan_of_devices_are_those_that_were_estimated(big, ca
         assert place["learners"] + place["samplers"] <= 8 and row["saved"] > 0
         assert f"--set rl.samplers={place['samplers']}" in row["set"] and "--set rl.engine.name=vllm" in row["set"]
         assert ("--set rl.asynchrony.piece=one_off" in row["set"]) == (row["order"] == "one step ahead")
+        run = [flag.removeprefix("--set ") for flag in row["set"]] + lora[1:]
+        changes = overrides(None, [*run, "profile=gpu", f"sft.model={big}"])
+        planned = plan.plans(plan.project(), changed=partial(merged, changes=changes), to_run=False)
+        assert planned["_run"]["place"]["rl"].items() >= place.items(), "a run takes them"
+        one_off = planned["rl"]["params"]["asynchrony"]["piece"] == "one_off"
+        assert one_off == (row["order"] == "one step ahead") and planned["rl"]["params"]["engine"]["name"] == "vllm"
         more = ["--set", f"rl.samplers={place['samplers']}", "--set", "rl.engine.name=vllm", "--json"]
         assert cli.main([*words, *more]) == 0
         all_fitting = {x["method"]: x for x in json.loads(capsys.readouterr().out)["predicted"]}[out["method"]]
