@@ -225,19 +225,25 @@ def compared(project: Project, reference: dict[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def serving(base: Path) -> Iterator[tuple[str, Callable[[psutil.Process], list[psutil.Process]]]]:
-    """The URLs of two stand-ins, started anew by each run that finds one missing."""
+    """The URLs of two stand-ins, started anew by `victims.up` for each run: a server is held by the run before, whose process ends here
+    without its exit functions."""
     config = json.loads((base / "artifacts/sft/model/config.json").read_text())
     about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     about = json.dumps({"dtype": "float32", "max_model_len": 4096, **about})
     ports, live = [free_port(), free_port()], {}
 
+    def down() -> None:
+        for p in live.values():
+            p.kill()
+            p.wait()
+
     def up() -> None:
+        down()
         for port in ports:
-            if port not in live or live[port].poll() is not None:
-                live[port] = subprocess.Popen(
-                    [sys.executable, "-m", "tests.support.stub_server", str(port), str(config["eos_token_id"]), about, str(SLOW)],
-                    cwd=CODE, stderr=subprocess.DEVNULL,
-                )  # fmt: skip
+            live[port] = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.stub_server", str(port), str(config["eos_token_id"]), about, str(SLOW)],
+                cwd=CODE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
         wait(lambda: all(_answers(p) for p in ports), PATIENCE)
 
     def victims(run: psutil.Process) -> list[psutil.Process]:
@@ -251,9 +257,7 @@ def serving(base: Path) -> Iterator[tuple[str, Callable[[psutil.Process], list[p
         up()
         yield ",".join(f"http://127.0.0.1:{p}" for p in ports), victims
     finally:
-        for p in live.values():
-            p.kill()
-            p.wait()
+        down()
 
 
 def _answers(port: int) -> bool:
@@ -268,7 +272,7 @@ def drilled(name: str, part: Part, base: Path, folder: Path, seed: int) -> Itera
     """A row of each kill."""
     rng = random.Random(f"{seed} {name}")
     with contextlib.ExitStack() as stack:
-        knobs, victims = dict(part.knobs), part.victim
+        knobs, victims, servers = dict(part.knobs), part.victim, None
         if part.served:
             urls, servers = stack.enter_context(serving(base))
             knobs["engine"] = {"name": urls}
@@ -291,9 +295,9 @@ def drilled(name: str, part: Part, base: Path, folder: Path, seed: int) -> Itera
             for shrink in range(TRIES):
                 shutil.rmtree(folder / f"{name}-{k}", ignore_errors=True)
                 project = Project(base, folder / f"{name}-{k}", part, knobs)
-                if name == "server":
-                    victims.up()  # type: ignore[attr-defined]
-                    victims.seen = False  # type: ignore[attr-defined]
+                if servers is not None:
+                    servers.up()  # type: ignore[attr-defined]
+                    servers.seen = False  # type: ignore[attr-defined]
                 delay = rng.uniform(0, lasts) / 2**shrink
                 with contextlib.suppress(psutil.NoSuchProcess):
                     fired, wrong = killed(project, victims, delay, rng)
