@@ -8,9 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from flows.cli._text import count
-
 from flows.cli import _endpoint
+from flows.cli._text import count
 
 
 def add(commands: Any) -> None:

@@ -135,10 +135,11 @@ class FuzzyTrees:
         """The questions of a knowledge base in memory, whose passages are the pages. `only`: the relations that
         questions may use (default: all; wildcards * and ? are understood); `knobs` are those of the class. Raises
         ValueError for an `only` that fits no relation."""
-        among = chosen(kb.relations, only) or worded(Postings.of(kb))
-        graph = Graph.of(kb, among)
+        postings = Postings.of(kb)
+        among = chosen(kb.relations, only) or worded(postings)
+        graph = Graph(postings, among)
         if among and len(among) < len(kb.relations):
-            knobs["everything"] = realiser_of(Lexicon.of(kb, Graph.of(kb)), knobs.get("extra"))  # type: ignore[arg-type]
+            knobs["everything"] = realiser_of(Lexicon.of(kb, Graph(postings)), knobs.get("extra"))  # type: ignore[arg-type]
         connection = sqlite3.connect(":memory:")
         kb.sqlite(connection)
         ends = {f.id: f.object or f.literal for f in kb.facts.values()}

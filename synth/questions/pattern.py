@@ -37,13 +37,16 @@ class Span:
     said: str
 
 
+MAYBE, SURELY = 11, 9  # of 30 values: those that may be counted into a third, and those that surely are
+
+
 @dataclass(frozen=True, kw_only=True)
 class Third:
     """A value in the top (`largest`) or bottom third of all values of the relation.
 
     Readers count ties in different ways, so it has two meanings, as a span has: all that a reader may count in are the
-    first 11 of 30 values and what equals the last of them; `sure` are values that lie, with all that equal them, among
-    the first 9 of 30.
+    first MAYBE of 30 values and what equals the last of them; `sure` are values that lie, with all that equal them, among
+    the first SURELY of 30.
     """
 
     largest: bool

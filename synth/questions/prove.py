@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from synth.questions.pattern import (
     FAR,
+    MAYBE,
+    SURELY,
     Clue,
     Named,
     Node,
@@ -28,8 +30,10 @@ from synth.questions.pattern import (
 )
 
 _DEEP = 3  # variables in each other that are found before they are checked: SQLite parses few EXISTS in each other
-_LAST_OF_THIRD = "MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) * 11 / 30 - 1)"  # may be counted in
-_BEYOND_SURE = "(SELECT COUNT(*) FROM quantity WHERE relation = ?) * 9 / 30"  # the first value that is not surely in it
+_LAST_OF_THIRD = f"MAX(0, (SELECT COUNT(*) FROM quantity WHERE relation = ?) * {MAYBE} / 30 - 1)"  # may be counted in
+_BEYOND_SURE = (
+    f"(SELECT COUNT(*) FROM quantity WHERE relation = ?) * {SURELY} / 30"  # the first value that is not surely in it
+)
 
 
 class Prover:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from synth.knowledge.kb import Relation
 from synth.questions.fuzzy.spans import value_of
 from synth.questions.fuzzy.triples import stated
-from synth.questions.pattern import Clue, Named, Pattern, Span, Third, from_json, relations_of
+from synth.questions.pattern import MAYBE, Clue, Named, Pattern, Span, Third, from_json, relations_of
 from synth.types import Problem, digest, to_row
 
 Phrases = Mapping[str, Mapping[str, Sequence[str]]]  # relation -> side -> clauses with {y}
@@ -75,7 +75,7 @@ class Publisher:
         if key not in self._cuts:
             kind = self.kb.relations[clue.relation].range
             values = sorted(value_of(value, kind) for value in self.kb.listed(clue.relation))
-            last = max(0, len(values) * 11 // 30 - 1)
+            last = max(0, len(values) * MAYBE // 30 - 1)
             self._cuts[key] = [values[-1 - last], None] if clue.target.largest else [None, values[last]]
         return self._cuts[key]
 

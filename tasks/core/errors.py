@@ -6,15 +6,27 @@ import signal
 
 from synth.types import UserError, nearest
 
-__all__ = ["TRANSIENT", "StageError", "UserError", "may_pass", "nearest"]
+__all__ = ["AGAIN", "TRANSIENT", "StageError", "UserError", "ended_by", "may_pass", "nearest"]
 
 TRANSIENT = 75  # exit code of a stage that may succeed if it is retried (EX_TEMPFAIL of sysexits.h)
 
 
+AGAIN = (
+    TRANSIENT,
+    137,
+    143,
+)  # exit codes of what is tried again: it said so; SIGKILL and SIGTERM, as a shell gives them
+
+
 def may_pass(code: int) -> bool:
-    """Whether a stage that ended with this code may succeed if it is tried again: it said so itself, or a signal other
-    than Ctrl-C ended it (a negative code, as Python gives it, or 137 and 143, as a shell does for SIGKILL and SIGTERM)."""
-    return code in (TRANSIENT, 137, 143) or (code < 0 and code != -signal.SIGINT)
+    """Whether a stage that ended with this code may succeed if it is tried again: one of AGAIN, or a signal other than
+    Ctrl-C ended it (a negative code, as Python gives it)."""
+    return code in AGAIN or (code < 0 and code != -signal.SIGINT)
+
+
+def ended_by(code: int) -> str:
+    """What ended a process with this exit code, as Python gives it: "SIGKILL", "code 2"."""
+    return signal.Signals(-code).name if code < 0 else f"code {code}"
 
 
 def sentence(stage: str, error: BaseException) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from tasks.core.errors import UserError
 from tasks.planning import places
 
+INSTALLED = "on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`"  # how vLLM is
 ANSWER = 10.0  # seconds in which a server answers; it waits for no model here
 Plans = Mapping[str, Mapping[str, Any]]
 
@@ -37,8 +38,7 @@ def check(root: Path, plans: Plans, stages: Iterable[str], *, fresh: bool = True
             _check_devices(plans, stage, devices)
         if engine == "vllm" and find_spec("vllm") is None:
             raise UserError(
-                f"{stage}.engine.name is vllm, which is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c "
-                f"constraints.txt -e '.[vllm]'`; or leave {stage}.engine.name out"
+                f"{stage}.engine.name is vllm, which is not installed: {INSTALLED}; or leave {stage}.engine.name out"
             )
         if engine.startswith(("http://", "https://")):
             params = plans[stage]["params"]

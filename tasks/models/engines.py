@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.core.errors import UserError, nearest
+from tasks.models.beforehand import INSTALLED
 from tasks.runtime import process
 from training.rollout.play import Sampler
 from training.rollout.torch_sampler import TorchSampler
@@ -79,10 +80,7 @@ def sampler(
             atexit.register(server.free)  # the next run need not wait
         return EngineSampler(model, end_id, together)
     if find_spec("vllm") is None:
-        raise UserError(
-            "the engine vllm is not installed: on a CPU `make engine-cpu`, on a GPU `pip install -c constraints.txt -e '.[vllm]'`; or set "
-            "`engine: {name: torch}`"
-        )
+        raise UserError(f"the engine vllm is not installed: {INSTALLED}; or set `engine: {{name: torch}}`")
     most = getattr(model.config.get_text_config(), "max_position_embeddings", max_length)
     if most < max_length:
         raise UserError(

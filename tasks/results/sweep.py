@@ -14,7 +14,6 @@ import itertools
 import json
 import queue
 import shlex
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from synth.types import digest
-from tasks.core.errors import TRANSIENT, UserError
+from tasks.core.errors import TRANSIENT, UserError, ended_by
 from tasks.core.config import parse
 from tasks.results import curves, curves_page, snapshots
 from tasks.runtime import dvc, process
@@ -244,7 +243,7 @@ def _one(
                 _git(tree, "checkout", "-q", "-f", "--detach", commit)
         if not code:
             return "Completed", f"experiment {point.name}"
-        how = signal.Signals(-code).name if code < 0 else f"code {code}"
+        how = ended_by(code)
         errors = [x.strip().removeprefix("error: ") for x in lines if x.startswith("error: ")]
         killed = code < 0 or any("exited with -" in x for x in lines)
         if not killed and code != TRANSIENT and not any(f"exited with {TRANSIENT}" in x for x in lines):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, ended_by
 
 T = TypeVar("T")
 
@@ -48,7 +47,7 @@ def beside(what: str, work: Callable[[], T]) -> Iterator[Callable[[], T]]:
         except EOFError:
             copy.join()
             raise UserError(
-                f"{what}: the process that writes them was ended by {_cause(copy.exitcode)}; run it again"
+                f"{what}: the process that writes them was ended by {ended_by(copy.exitcode or 0)}; run it again"
             ) from None
         if not done:
             raise value
@@ -69,7 +68,3 @@ def _answer(work: Callable[[], T], to: Connection) -> None:
         value = False, error
     to.send(value)
     to.close()
-
-
-def _cause(code: int | None) -> str:
-    return signal.Signals(-code).name if code is not None and code < 0 else f"code {code}"

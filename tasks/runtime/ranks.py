@@ -9,7 +9,6 @@ variables RANK and WORLD_SIZE.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.core.errors import TRANSIENT, UserError
+from tasks.core.errors import TRANSIENT, UserError, ended_by
 from tasks.runtime.prefect_shim import PARENT
 from tasks.runtime.termination import KEPT
 
@@ -205,9 +204,8 @@ def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path], hung: 
     rank, code = at_fault[0], codes[at_fault[0]]
     assert code is not None  # of those that ended
     if code < 0:
-        how = signal.Signals(-code).name
         print(
-            f"error: {stage}: process {rank} of {len(codes)} was ended by {how}, and the others with it; {KEPT}",
+            f"error: {stage}: process {rank} of {len(codes)} was ended by {ended_by(code)}, and the others with it; {KEPT}",
             file=sys.stderr,
             flush=True,
         )

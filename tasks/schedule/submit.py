@@ -22,7 +22,7 @@ from typing import Any
 
 import yaml
 
-from tasks.core.errors import TRANSIENT, UserError
+from tasks.core.errors import AGAIN, TRANSIENT, UserError
 from tasks.core.labels import TRAINED
 from tasks.planning import places
 from tasks.planning.devices import DEVICES
@@ -30,7 +30,6 @@ from tasks.storage import state
 
 PORT = 29500  # where processes of several machines meet
 MOUNT = "/project"  # where a container finds the project
-AGAIN = (TRANSIENT, 137, 143)  # codes of a job that is tried again: as it said; killed; asked to end
 GRACE = 300  # seconds before the limit at which Slurm says so: a stage ends well within them
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from synth.knowledge.kb import KB
 from synth.knowledge.postings import Postings
 from synth.questions.fuzzy.spans import KINDS, value_of
-from synth.questions.pattern import Clue, Named, Node, Nothing, Span, Than, Third
+from synth.questions.pattern import MAYBE, SURELY, Clue, Named, Node, Nothing, Span, Than, Third
 
 SMALL = 64  # up to this many entities are checked one by one: a call to numpy costs as much as checking dozens
 
@@ -298,7 +298,7 @@ class Graph:
         surely lie there are beyond), see `Third`."""
         values = self.columns[relation].sorted[:: -1 if largest else 1]
         n = len(values)
-        return (float(values[max(0, n * 11 // 30 - 1)]), float(values[n * 9 // 30])) if n else (np.nan, np.nan)
+        return (float(values[max(0, n * MAYBE // 30 - 1)]), float(values[n * SURELY // 30])) if n else (np.nan, np.nan)
 
     def _fits(self, node: Node, some: np.ndarray) -> np.ndarray:
         """[len(some)] bool: which of some entities satisfy a node; the rarest way first."""

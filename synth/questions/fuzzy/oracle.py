@@ -16,7 +16,7 @@ from synth.knowledge.kb import Passage, Relation
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy.graph import Graph, Rows
 from synth.questions.fuzzy.spans import value_of
-from synth.questions.pattern import FAR, Clue, Named, Node, Nothing, Pattern, Span, Than, Third, steps
+from synth.questions.pattern import FAR, MAYBE, Clue, Named, Node, Nothing, Pattern, Span, Than, Third, steps
 
 Open = Callable[[str], str]  # name -> sentences about it, one per line; "" where there is no such page
 
@@ -63,7 +63,7 @@ class Oracle:
         if relation not in self._cuts:
             kind = self.reader.relations[relation].range
             values = sorted(v for t in self.table(relation) if (v := value_of(t, kind)) == v)
-            last = max(0, len(values) * 11 // 30 - 1)
+            last = max(0, len(values) * MAYBE // 30 - 1)
             self._cuts[relation] = (values[-1 - last], values[last])
         return self._cuts[relation]
 
