@@ -6,6 +6,7 @@ answer is wrapped, the wrapping is removed: a code fence, backticks, ** **, doub
 words around it stays unchanged.
 
 code     nothing else: signs inside a program are its own
+data     a query or JSON: as code; in addition ** ** around all of it, and a full stop at its end go
 literal  in addition a full stop behind letters, digits and spaces, and behind numbers in a list where the reference is
          one ("1-3; 5-8."); nothing at all where the question or the reference
          itself holds a sign of markup
@@ -25,7 +26,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Form = Literal["code", "literal", "text", "number", "math", "latex"]
+Form = Literal["code", "data", "literal", "text", "number", "math", "latex"]
 MAX_CHARS = 10_000  # no verifier reads more
 _WRAPPERS = (("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"), ('"', '"'), ("“", "”"), ("\\(", "\\)"), ("\\[", "\\]"))
 _FENCE = re.compile(r"(```|~~~)[A-Za-z0-9_+#-]{0,20}[ \t]*\n(.*?)\n?[ \t]*\1", re.DOTALL)
@@ -82,8 +83,11 @@ def plain(answer: str, form: Form, question: str = "", reference: str = "") -> s
         listed = _LISTED.fullmatch(reference) and _LISTED.fullmatch(without)
         return without if without != text[:-1] or listed or _BARE.fullmatch(text) else text
     if form == "code":
-        match = _FENCE.fullmatch(text)
-        return match[2] if match and match[1] not in match[2] else _backticks(text)
+        return _program(text)
+    if form == "data":  # a full stop stands behind the fence, or in it
+        text = _program(text.removesuffix("."))
+        text = text[2:-2].strip() if len(text) > 4 and text[:2] == text[-2:] == "**" else text
+        return text.removesuffix(".")
     if not text.isascii():
         text = text.translate(_TEXT).strip()
     elif text[:1] not in _OPENING and text[-1:] != "." and (form == "text" or not _SIGNS.search(text)):
@@ -92,6 +96,12 @@ def plain(answer: str, form: Form, question: str = "", reference: str = "") -> s
     text = text[:-1].rstrip() if text.endswith(".") and not text.endswith("..") else text
     text = _unwrapped(text)
     return text if form == "text" else _written(text, form)
+
+
+def _program(text: str) -> str:
+    if match := _FENCE.fullmatch(text):
+        return match[2] if match[1] not in match[2] else text
+    return _backticks(text)
 
 
 def _backticks(text: str) -> str:

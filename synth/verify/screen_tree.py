@@ -21,7 +21,7 @@ from synth.scenes.screens import pixels
 from synth.scenes.trees import holds, laid_out
 from synth.types import Problem, Score, Scored, Unscorable
 
-FORM = "literal"
+FORM = "data"
 GIVES = ("valid", "named", "related")
 EXAMPLE = {
     "prompt": "Draw a screen with a red button and a blue field; the red button is above the blue field.",

@@ -15,7 +15,7 @@ from synth.verify import RIGHT, WRONG
 from synth.verify._database import judged, same
 
 SECONDS = 5
-FORM = "code"
+FORM = "data"
 EXAMPLE = {
     "prompt": "t(name, age). Names of those older than 30?",
     "answer": "SELECT name FROM t WHERE age > 30",

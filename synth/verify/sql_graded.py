@@ -23,7 +23,7 @@ from synth.verify._database import judged, same
 from synth.verify.sql import EXAMPLE as WHOLE
 from synth.verify.sql import SECONDS as SECONDS
 
-FORM = "code"
+FORM = "data"
 EXAMPLE = WHOLE | {"answer": "SELECT name FROM (SELECT * FROM t WHERE age > 30) AS old"}
 ALMOST = 0.95  # the most that a wrong result can get
 

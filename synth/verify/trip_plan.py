@@ -23,7 +23,7 @@ from synth.types import Problem, Score, Scored, Unscorable
 from synth.verify import UNPARSABLE
 
 MAX_CHARS = 2000
-FORM = "code"
+FORM = "data"
 KINDS = ("commonsense", "hard")
 GIVES = ("schema", "commonsense_micro", "commonsense_macro", "hard_micro", "hard_macro", "final_pass")
 EXAMPLE = {

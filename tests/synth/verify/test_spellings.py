@@ -38,6 +38,11 @@ def test_no_verdict_of_the_table_is_false():
         ("math", "2\\frac{x}{3}", "2((x)/(3))"),
         ("math", "x\u00b3 \u00d7 2", "x^3 * 2"),
         ("code", "```sql\r\nSELECT 1\r\n```", "SELECT 1"),
+        ("data", "SELECT name FROM city WHERE land = 'Oslo'.", "SELECT name FROM city WHERE land = 'Oslo'"),
+        ("data", "```sql\nSELECT 1;\n```.", "SELECT 1;"),
+        ("data", "** SELECT 1 **.", "SELECT 1"),
+        ("data", '{"cities": ["Oslo"]}.', '{"cities": ["Oslo"]}'),
+        ("code", "return x.", "return x."),
         ("code", "x = '\u2212\u00d7'", "x = '\u2212\u00d7'"),
         ("latex", "x\u00b2\u00b7y", "x^{2}\\cdot y"),
         ("literal", "`ab`", "ab"),
@@ -64,7 +69,7 @@ def test_the_reading_is_linear_in_hostile_text():
         "1 " * 4_999,
         "`\n" * 4_000,
     ):
-        for form in ("code", "literal", "text", "number", "math", "latex"):
+        for form in ("code", "data", "literal", "text", "number", "math", "latex"):
             assert isinstance(plain(text, form), str)
 
 
