@@ -304,5 +304,7 @@ class Stage:
         values = {"seconds": round(seconds, 2), "peak_rss_mb": round(peak, 1)}
         values |= {k: v for k, v in self.place.items() if not isinstance(v, str)}
         path = self.root / ".espalier" / "measured" / f"{self.name}.json"
+        for left in path.parent.glob(f".{path.name}.*.part"):  # of a run that was killed here: we hold the stage's lock
+            left.unlink(missing_ok=True)
         state.write(path, values)
         self.emit({"kind": "metrics", "step": 0, "metrics": values})

@@ -6,7 +6,8 @@ from __future__ import annotations
 import csv
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,11 +25,12 @@ from tasks.runtime.stage import Stage
 from tasks.storage.checkpoint import Checkpoints
 from tasks.storage.faults import fault
 from training.learner.learner import Learner, Optim
-from training.learner.loop import Round, run
+from training.learner.loop import Round, Source, run
 from training.learner.profile import MEASURED, reached
 from training.learner.world import BEAT, ONE, World, join
 from training.model import products
 from training.model.native.build import turn_off, why_not
+from training.types import Batch
 
 WATCHED = 10.0  # seconds of steps that are grouped into one task
 
@@ -216,6 +218,7 @@ def _steps(
         done = sound
         state.restore(kept.at(sound, world))
         print(f"{curve.stage.name}: going on after step {done} of {total} ({rounds[0].name})", file=sys.stderr)
+    rounds = [replace(r, source=_failing(r.source)) for r in rounds]
     for played, _, metrics in run(rounds, roles, done):
         curve.add(metrics, round=played.name)
         done += 1
@@ -224,6 +227,19 @@ def _steps(
             if world.first or world.mesh is not None:  # each process writes its shares
                 kept.save(done, state.values(), world)
         yield done
+
+
+def _failing(source: Source) -> Source:
+    """The source, with fault points before and after a step's batches are made."""
+
+    def made(step: int) -> tuple[Iterable[Batch], Mapping[str, float]]:
+        fault("train.source")
+        batches, metrics = source(step)
+        batches = list(batches)
+        fault("train.batches")
+        return batches, metrics
+
+    return made
 
 
 @task

@@ -55,6 +55,7 @@ class Checkpoints:
         if shares:
             world.share(None)  # until the folder is there
             shard.write(part / SHARES, shares, world)
+            fault("checkpoint.shares")
         if not world.first:
             return
         save_file(tensors, part / "tensors.safetensors")

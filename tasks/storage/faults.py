@@ -40,8 +40,11 @@ POINTS = {
     "state.rename": "a small file of state is on disk under its temporary name",
     "rows.append": "before a finished row is appended",
     "rows.half": "half a row is on disk",
+    "train.source": "before the batches of a step are made, which `rl` samples",
+    "train.batches": "the batches of a step are there, nothing is learned from them",
     "train.step": "after an optimizer step, before its checkpoint",
     "checkpoint.save": "before a checkpoint is written",
+    "checkpoint.shares": "the shares of weights that are split over processes are on disk, the rest is not",
     "checkpoint.tensors": "the tensors of a checkpoint are on disk, the rest is not",
     "checkpoint.prune": "a checkpoint is in place, older ones are not yet removed",
 }

@@ -29,6 +29,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.before("turn" if self.path == "/v1/completions" and body["temperature"] else body.get("method", ""))
         with self.server.lock:  # its requests come at the same time
             turn = self.path == "/v1/completions" and body["temperature"]  # the probe of the weights is no turn
             self.server.gone |= self.server.dies_at == len(self.server.asked)
@@ -105,6 +106,9 @@ def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
     server.about, server.release, server.logp, server.lock = dict(about), "0.32.0", -1.0, threading.Lock()
     server.worker = Versioned()
     server.end, server.slow, server.workers = end, slow, workers
+    server.before = lambda method: (
+        None
+    )  # is called with what is asked, before it is answered: a method of the workers', or "turn"
     server.adapters, server.swaps, server.flying, server.beside = adapters, True, [], set()
     return server
 

@@ -115,6 +115,51 @@ def test_two_processes_make_what_one_makes_and_a_killed_one_costs_nothing(alone,
     same_curve(two, one, "sft", 2e-4)
 
 
+def unfinished(root, stage):
+    """The folders in which a stage keeps what it goes on from."""
+    return list((root / ".espalier" / "work" / stage).glob("*/"))
+
+
+KILLS = {  # (stage, shards) -> process/point:passage of that run, each of which goes on from what the one before it has left
+    ("sft", 2): (
+        "1/train.source:1 1/train.batches:1 0/checkpoint.shares:1 1/checkpoint.shares:1 0/checkpoint.tensors:1 0/commit.rename:1 "
+        "0/checkpoint.prune:1 1/state.rename:1 1/commit.seal:1 1/commit.manifest:1 1/commit.rename:1 1/commit.between:1 "
+        "1/train.step:3 1/checkpoint.shares:2"
+    ),
+    ("rl", 1): (
+        "0/stage.begin:1 0/train.source:1 1/train.source:1 0/train.batches:1 1/train.batches:2 0/train.step:2 1/train.step:1 "
+        "0/checkpoint.save:1 0/checkpoint.tensors:1 0/commit.seal:1 0/commit.manifest:1 0/commit.rename:1 0/commit.between:1 "
+        "0/checkpoint.prune:2 0/commit.seal:1 0/commit.manifest:1 0/commit.rename:1 0/commit.between:1 0/state.rename:1 "
+        "0/stage.end:1 0/stage.placed:1"
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stage", "shards"), KILLS)
+def test_each_of_two_is_killed_at_every_fault_point(alone, tmp_path, stage, shards):
+    whole = planned(alone, tmp_path / "whole", shards=shards, **{stage: 2})
+    small.run(whole, stage, log=tmp_path / "log")
+    passed = {x.replace(f"{stage}_1/", "1/").replace(f"{stage}/", "0/") for x in (tmp_path / "log").read_text().split()}
+    kills = KILLS[stage, shards].split()
+    left_out = passed - {kill.partition(":")[0] for kill in " ".join(KILLS.values()).split()}
+    assert not {x for x in left_out if not x.startswith("/")}, (
+        "every point that either passes is tried (no stage: the launcher's)"
+    )
+    root = planned(alone, tmp_path / "killed", shards=shards, **{stage: 2})
+    for kill in kills:
+        rank, _, point = kill.partition("/")
+        stderr = small.run(root, stage, f"{stage}{'_1' if rank == '1' else ''}/{point}=kill", expect=TRANSIENT)
+        said = [line for line in stderr.splitlines() if line.startswith("error: ")]
+        assert len(said) == 1 and f"{stage}: process {rank} of 2 was ended by SIGKILL" in said[0], (kill, stderr)
+        assert "Traceback" not in stderr, kill
+        assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root)], f"{kill}: nobody is left"
+    small.run(root, stage)
+    assert small.outputs(root, stage) == small.outputs(whole, stage)
+    assert not unfinished(root, stage), "nothing is left to resume"
+    assert not [p for p in root.rglob("*") if p.name.endswith((".part", ".old"))], "no part of a file is left"
+
+
 def torchrun(root, *args, code=0, module="torch.distributed.run", **env):
     """What torchrun and the processes that it starts said on stderr."""
     command = [sys.executable, "-P", "-m", module, "--nproc-per-node", *args]
@@ -258,6 +303,37 @@ def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
     assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (alone / "artifacts/rl/episodes.jsonl").read_bytes()
 
 
+@contextlib.contextmanager
+def served(alone, base, n, asynchrony):
+    """A project at `base` whose `rl` samples from n stand-ins for servers, and these."""
+    shutil.copytree(alone, base, ignore=shutil.ignore_patterns("work"))
+    config = json.loads((alone / "artifacts/sft/model/config.json").read_text())
+    about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    about |= {"dtype": "float32", "max_model_len": 4096}
+    servers = [stub(config["eos_token_id"], about) for _ in range(n)]
+    urls = ",".join(f"http://127.0.0.1:{server.server_port}" for server in servers)
+    params = yaml.safe_load((base / "params.yaml").read_text())
+    params["set"]["rl"] |= {"engine": {"name": urls}, "max_mismatch": 1e9, "asynchrony": {"piece": asynchrony}}
+    (base / "params.yaml").write_text(yaml.safe_dump(params))
+    with contextlib.chdir(base):
+        plan.write(base)
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield base, servers
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
+
+
+def anew(servers):
+    """For another run: a fork ends without freeing them."""
+    for server in servers:
+        server.asked.clear()
+        server.worker.espalier_holder = None
+
+
 @pytest.mark.slow
 def test_a_plan_of_devices_is_carried_out(alone, tmp_path):
     """Two learners, two servers and sampling a step ahead, as a plan for four devices asks: what one learner makes beside
@@ -265,38 +341,52 @@ def test_a_plan_of_devices_is_carried_out(alone, tmp_path):
     step = {ahead: _stage.calls({2: 6, 3: 5, 4: 9}, {1: 9, 2: 5, 4: 3}, {}, ahead) for ahead in (False, True)}
     best = _stage.rows(step, 4)[-1]
     assert best.knobs == {"learners": 2, "samplers": 2, "engine": "vllm", "asynchrony": "one_off"} and best.seconds == 6
-    base = shutil.copytree(alone, tmp_path / "base", ignore=shutil.ignore_patterns("work"))
-    config = json.loads((alone / "artifacts/sft/model/config.json").read_text())
-    about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
-    about |= {"dtype": "float32", "max_model_len": 4096}
-    servers = [stub(config["eos_token_id"], about) for _ in range(best.knobs["samplers"])]
-    urls = ",".join(f"http://127.0.0.1:{server.server_port}" for server in servers)
-    params = yaml.safe_load((base / "params.yaml").read_text())
-    params["set"]["rl"] |= {"engine": {"name": urls}, "max_mismatch": 1e9}
-    params["set"]["rl"]["asynchrony"] = {"piece": best.knobs["asynchrony"]}
-    (base / "params.yaml").write_text(yaml.safe_dump(params))
-    with contextlib.chdir(base):
-        plan.write(base)
-    learners = best.knobs["learners"]
-    roots = [planned(base, tmp_path / name, rl=n) for name, n in (("one", 1), ("two", learners), ("again", learners))]
-    for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
+    with served(alone, tmp_path / "base", best.knobs["samplers"], best.knobs["asynchrony"]) as (base, servers):
+        learners = best.knobs["learners"]
+        roots = [planned(base, tmp_path / x, rl=n) for x, n in (("one", 1), ("two", learners), ("again", learners))]
         for root in roots:
             small.run(root, "rl")
             assert all(server.asked for server in servers), "both sample"
-            for server in servers:  # a fork ends without freeing them
-                server.asked.clear()
-                server.worker.espalier_holder = None
-    finally:
-        for server in servers:
-            server.shutdown()
-            server.server_close()
+            anew(servers)
     one, two, again = roots
     same_curve(one, two, "rl", 2e-3)
     assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (one / "artifacts/rl/episodes.jsonl").read_bytes()
     assert small.outputs(again, "rl") == small.outputs(two, "rl")
     assert set(curve(two, "rl")["lag"]) == {0.0, 1.0}, "every step but the first is sampled a version behind"
+
+
+@pytest.mark.slow
+def test_one_of_two_is_killed_while_weights_are_published_and_while_turns_are_sampled(alone, tmp_path):
+    """The servers see these moments: when they are asked to load weights, and for a turn."""
+    with served(alone, tmp_path / "base", 2, "sync") as (base, servers):
+        whole, killed = (planned(base, tmp_path / name, rl=2) for name in ("whole", "killed"))
+        small.run(whole, "rl")
+        anew(servers)
+        for rank, method, number in ((0, "espalier_load", 6), (0, "turn", 9), (1, "turn", 6), (1, "espalier_load", 4)):
+            kill = killing(killed, rank, method, number)
+            for server in servers:
+                server.before = kill
+            stderr = small.run(killed, "rl", expect=TRANSIENT)
+            assert f"rl: process {rank} of 2 was ended by SIGKILL" in stderr and "Traceback" not in stderr
+            assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(killed)], "nobody is left"
+        for server in servers:
+            server.before = lambda method: None
+        assert "going on after step 4 of 6 (rl)" in small.run(killed, "rl")
+    assert small.outputs(killed, "rl") == small.outputs(whole, "rl")
+    assert not unfinished(killed, "rl"), "no weights are left either"
+
+
+def killing(root, rank, method, number):
+    """What kills the process `rank` of a run when the servers are asked for the method the so many-th time."""
+    asked = []
+
+    def before(asks):
+        if asks != method or asked.append(asks) or len(asked) != number:
+            return
+        (launcher,) = [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(root) and p.children()]
+        sorted(launcher.children(), key=lambda p: p.pid)[rank].kill()
+
+    return before
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def passages(whole, stage):
 
 def test_every_fault_point_is_passed_by_some_stage(whole):
     passed = {line.partition("/")[2] for log in whole.parent.glob("*.log") for line in log.read_text().split()}
-    assert passed == set(faults.POINTS)
+    assert passed == set(faults.POINTS) - {"checkpoint.shares"}  # of split weights: tests/tasks/runtime/test_ranks.py
 
 
 @pytest.mark.parametrize("stage", small.STAGES)
