@@ -1,8 +1,9 @@
 """The whole graph under Prefect: one task per stage of dvc.yaml.
 
 A task runs `dvc repro -s STAGE` in a process group of its own and ends as `Cached` where nothing changed. The run ends
-as a DVC experiment and with promotion. What is tried again: a stage that found DVC's lock held, and one that ended with
-the code of a transient failure (75), after `retry_seconds`; nothing else. One run per checkout (.espalier/lock; a
+as a DVC experiment and with promotion. What is tried again after `retry_seconds`: a stage that found DVC's lock held, one
+that ended with the code of a transient failure (75), and one that SIGKILL ended if it has a checkpoint or finished rows;
+nothing else, as what a user has cancelled. One run per checkout (.espalier/lock; a
 second one waits, shown as Queued) and one stage per GPU (the Prefect limit `gpu`). With `pools` a stage runs where a
 worker of its work pool is (flows/elsewhere.py).
 """
@@ -65,7 +66,7 @@ def pipeline(
         settings: values for this run only, STAGE.KNOB=VALUE each, e.g. rl.steps=50
         promote: compare the model with the champion at the end, where anything ran
         stage_minutes: a stage that takes longer is ended with all its processes
-        retry_seconds: waits before a stage is tried again after a transient failure; their number is the number of
+        retry_seconds: waits before a stage is tried again after a transient failure or SIGKILL; their number is the number of
             retries
         pools: work pools whose workers run stages: {gpu: gpu-1, cpu: cpu} by where a stage's models are (its
             `device`), or by its name; what is not named runs here

@@ -6,7 +6,7 @@ import signal
 
 from synth.types import UserError, nearest
 
-__all__ = ["AGAIN", "TRANSIENT", "StageError", "UserError", "ended_by", "may_pass", "nearest"]
+__all__ = ["AGAIN", "TRANSIENT", "StageError", "UserError", "ended_by", "killed", "may_pass", "nearest"]
 
 TRANSIENT = 75  # exit code of a stage that may succeed if it is retried (EX_TEMPFAIL of sysexits.h)
 
@@ -22,6 +22,11 @@ def may_pass(code: int) -> bool:
     """Whether a stage that ended with this code may succeed if it is tried again: one of AGAIN, or a signal other than
     Ctrl-C ended it (a negative code, as Python gives it)."""
     return code in AGAIN or (code < 0 and code != -signal.SIGINT)
+
+
+def killed(code: int) -> bool:
+    """Whether SIGKILL ended a process with this code, as Python gives it or a shell."""
+    return code in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 def ended_by(code: int) -> str:
@@ -40,8 +45,8 @@ def sentence(stage: str, error: BaseException) -> str:
 
 
 class StageError(UserError):
-    """A stage has failed. `transient`: a lock was held or the stage ended with the code TRANSIENT, so a retry may
-    help. `code`: with which the stage ended, 0 where it is not known."""
+    """A stage has failed. `transient`: a lock was held, the stage ended with the code TRANSIENT, or SIGKILL ended one that can
+    go on from what it has finished, so a retry may help. `code`: with which the stage ended, 0 where it is not known."""
 
     def __init__(self, message: str, *, transient: bool, code: int = 0) -> None:
         super().__init__(message)

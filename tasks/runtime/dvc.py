@@ -21,7 +21,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from tasks.core.errors import TRANSIENT, StageError, UserError
+from tasks.core.errors import TRANSIENT, StageError, UserError, killed
 from tasks.core.config import read_yaml
 from tasks.runtime import process
 from tasks.runtime.stage import OUT, graph
@@ -263,10 +263,14 @@ def stage(
         exited = re.search(r"exited with (-?\d+)", text)
         busy = bool(BUSY.search(text))
         kind = Busy if busy and not ours and exited is None else StageError
+        own = int(exited[1]) if exited else 0
+        said = ours[-1] if ours else words[-1] if words else f"dvc ended with code {code}"
+        if killed(own) and not ours:
+            said = "it was ended by SIGKILL, as the kernel does where memory is short"
         raise kind(
-            f"the stage {name} failed: {ours[-1] if ours else words[-1] if words else f'dvc ended with code {code}'}",
-            transient=busy or (exited is not None and int(exited[1]) == TRANSIENT),
-            code=int(exited[1]) if exited else 0,
+            f"the stage {name} failed: {said}",
+            transient=busy or own == TRANSIENT or (killed(own) and _goes_on(name, root)),
+            code=own,
         )
     return (
         "ran"
@@ -275,6 +279,11 @@ def stage(
         if "is cached - skipping run" in text
         else "unchanged"
     )
+
+
+def _goes_on(name: str, root: Path) -> bool:
+    """Whether a stage has left checkpoints or finished rows: killed without any, it would die at the same place again."""
+    return any(path.name != "out" for path in (root / ".espalier" / "work" / name).glob("*/*"))
 
 
 def save(name: str, message: str, root: Path) -> None:

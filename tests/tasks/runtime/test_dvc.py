@@ -14,7 +14,7 @@ import pytest
 import toy
 import yaml
 
-from tasks.core.errors import UserError
+from tasks.core.errors import StageError, UserError
 from tasks.runtime import dvc
 
 pytestmark = pytest.mark.slow
@@ -115,6 +115,30 @@ def test_a_refusal_of_the_plan_stops_the_run_and_loses_nothing(repo):
     )
     assert done.returncode != 0 and "error: plan: there is no recipe 'gpro': did you mean 'grpo'" in done.stderr
     assert "Traceback" not in done.stderr and (repo / "artifacts/rl/card.json").exists()
+
+
+def test_a_stage_that_is_killed_is_tried_again_where_it_goes_on(repo):
+    with (repo / "artifacts/plan/report.json").open("a") as f:
+        f.write("\n")
+    work = repo / ".espalier" / "work" / "report" / "1"
+    (work / "out").mkdir(parents=True)
+    by_itself, by_us = "the stage report failed: it was ended by SIGKILL", "lower `least`"
+    for code, kept, again, words in (
+        (-9, False, False, by_itself),
+        (-9, True, True, by_itself),
+        (137, True, True, by_us),
+        (-15, True, False, "the stage report failed"),
+        (143, True, False, by_us),
+        (2, True, False, by_us),
+    ):
+        if kept:
+            (work / "checkpoints").mkdir(exist_ok=True)
+        (repo / "fail-report").write_text(str(code))
+        with pytest.raises(StageError, match=words) as e:
+            dvc.stage("report", repo, {}, print)
+        assert (e.value.transient, e.value.code) in ((again, code), (again, 128 - code)), (
+            "the code of a shell, or Python's"
+        )
 
 
 def test_two_runs_in_one_checkout(tmp_path):
