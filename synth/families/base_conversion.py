@@ -6,12 +6,12 @@ powers of the new base away. Difficulty axes: size of the number, bases.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,7 +22,17 @@ LADDER = (
 )
 CERTIFICATE = ("repeated division", "Horner's rule, then subtraction of powers")
 DIGITS = "0123456789abcdef"
-_TEXT = re.compile(r"Write ([0-9a-f]+) \(base (\d+)\) in base (\d+)\.")
+WORDINGS = Wordings(
+    "Write {number} (base {source}) in base {target}.",
+    "Convert {number} from base {source} to base {target}.",
+    "What does {number}, a number in base {source}, look like in base {target}?",
+    "In base {source} a number is written {number}. How is it written in base {target}?",
+    "The digits {number} are meant in base {source}. Give the same number in base {target}.",
+    answer="Answer with its digits; a to f stand for 10 to 15.",
+    number="[0-9a-f]+",
+    source=r"\d+",
+    target=r"\d+",
+)
 Spec = tuple[int, int, int]
 
 
@@ -58,7 +68,7 @@ def digits(number: int, base: int) -> str:
 def pose(spec: Spec) -> dict[str, Any]:
     number, source, target = spec
     return {
-        "prompt": f"Write {digits(number, source)} (base {source}) in base {target}.",
+        "prompt": WORDINGS.write(number=digits(number, source), source=source, target=target),
         "answer": digits(number, target),
         "verifier": "exact",
         "working": f"{number} in base 10" if 10 not in (source, target) else "",
@@ -66,11 +76,11 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    text, source, target = parsed(_TEXT, question).groups()
-    number = 0
-    for digit in text:
-        number = number * int(source) + DIGITS.index(digit)
-    power, base = 1, int(target)
+    read = WORDINGS.read(question)
+    number, source = 0, int(read["source"])
+    for digit in read["number"]:
+        number = number * source + DIGITS.index(digit)
+    power, base = 1, int(read["target"])
     while power * base <= number:
         power *= base
     out = ""

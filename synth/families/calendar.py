@@ -6,13 +6,13 @@ is inverted by counting days up. Difficulty axes: span in years, span in days.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import date, timedelta
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -24,9 +24,38 @@ LADDER = (
 CERTIFICATE = ("datetime of the standard library", "a day count of our own over the text")
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_WEEKDAY = re.compile(r"Which day of the week is ([\d-]+)\?")
-_BETWEEN = re.compile(r"How many days is it from ([\d-]+) to ([\d-]+)\?")
-_LATER = re.compile(r"Which date is (\d+) days after ([\d-]+)\?")
+_DATE = r"\d{4}-\d\d-\d\d"
+WORDINGS = {
+    "weekday": Wordings(
+        "Which day of the week is {first}?",
+        "On which day of the week does {first} fall?",
+        "What weekday is {first}?",
+        "Name the weekday of {first}.",
+        "A page of a diary is for {first}. Which day of the week stands on it?",
+        answer="Dates are year-month-day. Answer with a name such as Friday.",
+        first=_DATE,
+    ),
+    "between": Wordings(
+        "How many days is it from {first} to {last}?",
+        "How many days after {first} is {last}?",
+        "By how many days do {first} and {last} differ?",
+        "Count the days after {first} up to and including {last}.",
+        "A book is lent on {first} and comes back on {last}. How many days later is that?",
+        answer="Dates are year-month-day. Answer with one integer.",
+        first=_DATE,
+        last=_DATE,
+    ),
+    "later": Wordings(
+        "Which date is {span} days after {first}?",
+        "Add {span} days to {first}. What date is that?",
+        "Today is {first}. Which date will it be in {span} days?",
+        "What date comes {span} days after {first}?",
+        "A comet is seen on {first} and again {span} days later. On which date is it seen again?",
+        answer="Dates are year-month-day. Answer with a date in the same form.",
+        first=_DATE,
+        span=r"\d+",
+    ),
+}
 Spec = tuple[str, date, int]
 
 
@@ -59,18 +88,18 @@ def pose(spec: Spec) -> dict[str, Any]:
     end = start + timedelta(span)
     if kind == "weekday":
         return {
-            "prompt": f"Which day of the week is {start}?",
+            "prompt": WORDINGS[kind].write(first=start),
             "answer": WEEKDAYS[start.weekday()],
             "verifier": "exact",
         }
     if kind == "between":
         return {
-            "prompt": f"How many days is it from {start} to {end}?",
+            "prompt": WORDINGS[kind].write(first=start, last=end),
             "answer": str(span),
             "verifier": "number",
             "args": {"kind": "integer"},
         }
-    return {"prompt": f"Which date is {span} days after {start}?", "answer": str(end), "verifier": "exact"}
+    return {"prompt": WORDINGS[kind].write(first=start, span=span), "answer": str(end), "verifier": "exact"}
 
 
 def leap(year: int) -> bool:
@@ -86,12 +115,13 @@ def day_number(text: str) -> int:
 
 
 def solve(question: str) -> str:
-    if match := _WEEKDAY.fullmatch(question):
-        return WEEKDAYS[day_number(match[1]) % 7]
-    if match := _BETWEEN.fullmatch(question):
-        return str(day_number(match[2]) - day_number(match[1]))
-    span, start = parsed(_LATER, question).groups()
-    year, left = int(start[:4]), day_number(start) - day_number(f"{start[:4]}-1-1") + int(span)
+    kind, read = read_kind(WORDINGS, question)
+    start = read["first"]
+    if kind == "weekday":
+        return WEEKDAYS[day_number(start) % 7]
+    if kind == "between":
+        return str(day_number(read["last"]) - day_number(start))
+    year, left = int(start[:4]), day_number(start) - day_number(f"{start[:4]}-1-1") + int(read["span"])
     while left >= 365 + leap(year):
         left, year = left - 365 - leap(year), year + 1
     for month, days in enumerate(MONTHS, 1):

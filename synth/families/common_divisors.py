@@ -6,7 +6,6 @@ how many numbers, size of the common factor and of the cofactors.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from functools import reduce
@@ -14,7 +13,8 @@ from math import gcd, prod
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._wordings import Wordings, integers, listed, read_kind
 from synth.families.prime_factors import factors
 from synth.types import Problem, Quarantined, Split
 
@@ -25,7 +25,27 @@ LADDER = (
     {"numbers": 3, "factor": 300, "cofactor": 99, "kinds": ("greatest common divisor", "least common multiple")},
 )
 CERTIFICATE = ("Euclid's algorithm", "prime factors of the numbers in the text")
-_TEXT = re.compile(r"Find the (greatest common divisor|least common multiple) of (\d+(?:, \d+)*)\.")
+_FORM, _NUMBERS = "Answer with one integer.", r"\d+(?:, \d+)* and \d+"
+WORDINGS = {
+    "greatest common divisor": Wordings(
+        "Find the greatest common divisor of {numbers}.",
+        "What is the largest number that divides each of {numbers}?",
+        "Compute the highest common factor of {numbers}.",
+        "Which is the largest number by which each of {numbers} can be divided without a remainder?",
+        "Ropes of {numbers} metres are cut into equal pieces, as long as possible, and nothing is left over. How many metres long is a piece?",
+        answer=_FORM,
+        numbers=_NUMBERS,
+    ),
+    "least common multiple": Wordings(
+        "Find the least common multiple of {numbers}.",
+        "What is the smallest number above 0 that each of {numbers} divides?",
+        "Compute the smallest positive number that is a multiple of each of {numbers}.",
+        "Of all common multiples of {numbers}, which is the smallest above 0?",
+        "Lights that flash every {numbers} seconds have just flashed together. After how many seconds do they next flash together?",
+        answer=_FORM,
+        numbers=_NUMBERS,
+    ),
+}
 Spec = tuple[str, tuple[int, ...]]
 
 
@@ -57,7 +77,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     step = gcd if kind.startswith("greatest") else lambda a, b: a * b // gcd(a, b)
     partial = [reduce(step, numbers[: i + 1]) for i in range(1, len(numbers))]
     return {
-        "prompt": f"Find the {kind} of {', '.join(map(str, numbers))}.",
+        "prompt": WORDINGS[kind].write(numbers=listed([*map(str, numbers)])),
         "answer": str(partial[-1]),
         "verifier": "number",
         "working": ", ".join(map(str, partial)),
@@ -65,7 +85,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    kind, numbers = parsed(_TEXT, question).groups()
-    counts = [Counter(factors(int(n))) for n in numbers.split(", ")]
+    kind, read = read_kind(WORDINGS, question)
+    counts = [Counter(factors(n)) for n in integers(read["numbers"])]
     merged = reduce(lambda a, b: a & b if kind.startswith("greatest") else a | b, counts)
     return str(prod(p**k for p, k in merged.items()))

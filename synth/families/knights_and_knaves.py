@@ -13,7 +13,8 @@ from itertools import product
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -24,7 +25,15 @@ LADDER = (
 )
 CERTIFICATE = ("whole truth table on the values", "branch and contradict over the text, all models counted")
 NAMES = ("Ann", "Bob", "Cid", "Dot", "Eli", "Fay", "Gus", "Hal", "Ida", "Jon", "Kim", "Leo", "May", "Ned", "Oda", "Pia")
-_TEXT = re.compile(r"Knights tell the truth, knaves lie\. (.+\") Who is what\?")
+WORDINGS = Wordings(
+    "Knights tell the truth, knaves lie. {said} Who is what?",
+    "On an island knights always tell the truth and knaves always lie. {said} Which of the two is each person?",
+    "Each of these people is a knight, who never lies, or a knave, who always does. {said} Find out who is what.",
+    "A traveller hears: {said} Knights say only what is true, knaves only what is false. Who is a knight and who a knave?",
+    "Whatever a knight says is true, and whatever a knave says is false. {said} What is each person, knight or knave?",
+    answer="Answer with all names, such as Max: knight, Eva: knave.",
+    said=r'[A-Z][a-z]+: "[^"]+"(?: [A-Z][a-z]+: "[^"]+")*',
+)
 _SAYS = re.compile(r'([A-Z][a-z]+): "([^"]+)"')
 KINDS: dict[str, tuple[str, Callable[[bool, bool], bool]]] = {
     "knight": ("{0} is a knight.", lambda a, b: a),
@@ -82,7 +91,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     names, statements, model = spec
     lines = " ".join(f'{names[s]}: "{KINDS[k][0].format(names[a], names[b])}"' for s, k, a, b in statements)
     return {
-        "prompt": f"Knights tell the truth, knaves lie. {lines} Who is what?",
+        "prompt": WORDINGS.write(said=lines),
         "answer": ", ".join(f"{n}: {'knight' if kind else 'knave'}" for n, kind in zip(names, model, strict=True)),
         "verifier": "assignment",
     }
@@ -90,7 +99,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     statements = []
-    for speaker, text in _SAYS.findall(parsed(_TEXT, question)[1]):
+    for speaker, text in _SAYS.findall(WORDINGS.read(question)["said"]):
         match = next(((kind, m.groups()) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
         if match is None:
             raise Refused(f"roundtrip: {text!r} is no statement")

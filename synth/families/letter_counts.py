@@ -5,12 +5,13 @@ words, their length."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import item, parsed
+from synth.families._sample import item
+from synth.families._spread import by_answer
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -20,14 +21,39 @@ LADDER = (
     {"words": 9, "length": 10, "letters": (6, 8, 10, 12, 14, 16)},
 )
 CERTIFICATE = ("string methods on the values", "a tally over the text")
-QUESTIONS = {
-    "letter": "How often is the letter {} in: {}?",
-    "different": "How many different letters are in: {1}?",
-    "words": "How many words hold the letter {} in: {}?",
+_FORM, _WORDS = "Answer with one integer.", "[a-z]+(?: [a-z]+)*"
+WORDINGS = {
+    "letter": Wordings(
+        "How often is the letter {letter} in: {words}?",
+        'Count the letter {letter} in "{words}".',
+        'How many times does {letter} occur in "{words}"?',
+        "Look at: {words}. How many of the letters are {letter}?",
+        'Somebody types "{words}". How often is the key {letter} pressed?',
+        answer=_FORM,
+        letter="[a-z]",
+        words=_WORDS,
+    ),
+    "different": Wordings(
+        "How many different letters are in: {words}?",
+        'Count the different letters of "{words}".',
+        'How many letters of the alphabet occur in "{words}"?',
+        "Look at: {words}. How many letters are used, if each is counted once?",
+        'A stamp prints one letter, as often as it is needed. How many stamps does it take to print "{words}"?',
+        answer=_FORM,
+        words=_WORDS,
+    ),
+    "words": Wordings(
+        "How many words hold the letter {letter} in: {words}?",
+        'Count the words of "{words}" that have the letter {letter}.',
+        'In how many words of "{words}" does {letter} occur?',
+        "Look at: {words}. How many of the words are written with the letter {letter}?",
+        "Strike out every word without the letter {letter}: {words}. How many words are left?",
+        answer=_FORM,
+        letter="[a-z]",
+        words=_WORDS,
+    ),
 }
-_TEXT = re.compile(
-    r"How (?:often is the letter ([a-z])|many (different) letters are|many words hold the letter ([a-z])) in: ([a-z ]+)\?"
-)
+DRAWS = 12
 Spec = tuple[str, str, tuple[str, ...]]
 
 
@@ -48,34 +74,44 @@ def letter_counts(seed: int, split: Split, index: int, *, levels: Sequence[int] 
 
 
 def draw(rng: Random, *, words: int, length: int, letters: Sequence[int]) -> tuple[str, Spec]:
-    """The words are made of so many different letters as one of `letters` says, so that where there are many words the
-    answers are not mostly that number."""
+    """One of several problems, chosen by its answer (`by_answer`): no count is the most common by far."""
+    kind, letter, chosen = by_answer(rng, lambda r: _once(r, words, length, letters), DRAWS)
+    return f"{kind} {letter if kind != 'different' else ''} {sorted(chosen)}", (kind, letter, chosen)
+
+
+def _once(rng: Random, words: int, length: int, letters: Sequence[int]) -> tuple[int, Spec]:
+    """A problem with its answer. The words are made of so many different letters as one of `letters` says, so that where
+    there are many words the answers are not mostly that number."""
     alphabet = rng.sample("abcdefghiklmnoprstuvw", letters[0] if len(letters) == 1 else rng.choice(letters))
     chosen = tuple("".join(rng.choice(alphabet) for _ in range(rng.randint(length // 2, length))) for _ in range(words))
-    kind, letter = rng.choice(tuple(QUESTIONS)[: 3 if words > 1 else 2]), rng.choice(alphabet)
-    return f"{kind} {letter if kind != 'different' else ''} {sorted(chosen)}", (kind, letter, chosen)
+    kind, letter = rng.choice(tuple(WORDINGS)[: 3 if words > 1 else 2]), rng.choice(alphabet)
+    return counted(kind, letter, chosen), (kind, letter, chosen)
+
+
+def counted(kind: str, letter: str, words: Sequence[str]) -> int:
+    """The answer, from the values."""
+    counts = [w.count(letter) for w in words]
+    return {"letter": sum(counts), "different": len(set("".join(words))), "words": sum(c > 0 for c in counts)}[kind]
 
 
 def pose(spec: Spec) -> dict[str, Any]:
     kind, letter, words = spec
-    counts = [w.count(letter) for w in words]
-    answer = {"letter": sum(counts), "different": len(set("".join(words))), "words": sum(c > 0 for c in counts)}[kind]
-    working = ", ".join(f"{w}: {c}" for w, c in zip(words, counts, strict=True)) if kind != "different" else ""
+    about = {} if kind == "different" else {"letter": letter}
     return {
-        "prompt": QUESTIONS[kind].format(letter, " ".join(words)),
-        "answer": str(answer),
+        "prompt": WORDINGS[kind].write(words=" ".join(words), **about),
+        "answer": str(counted(kind, letter, words)),
         "verifier": "number",
         "args": {"kind": "integer"},
-        "working": working,
+        "working": ", ".join(f"{w}: {w.count(letter)}" for w in words) if about else "",
     }
 
 
 def solve(question: str) -> str:
-    letter, different, held, text = parsed(_TEXT, question).groups()
+    kind, read = read_kind(WORDINGS, question)
     tally: dict[str, int] = {}
     words_with: dict[str, int] = {}
     inside: set[str] = set()
-    for c in f"{text} ":
+    for c in f"{read['words']} ":
         if c == " ":
             for x in inside:
                 words_with[x] = words_with.get(x, 0) + 1
@@ -83,4 +119,6 @@ def solve(question: str) -> str:
         else:
             tally[c] = tally.get(c, 0) + 1
             inside.add(c)
-    return str(len(tally) if different else words_with.get(held, 0) if held else tally.get(letter, 0))
+    return str(
+        len(tally) if kind == "different" else (tally if kind == "letter" else words_with).get(read["letter"], 0)
+    )

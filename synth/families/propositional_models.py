@@ -7,13 +7,13 @@ longest clause.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import product
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +23,16 @@ LADDER = (
     {"variables": 7, "longest": 3},
 )
 CERTIFICATE = ("whole truth table on the values", "Davis-Putnam-Logemann-Loveland over the text, all models counted")
-_TEXT = re.compile(r"Which truth values make all of these true\? (.+)\.")
+_CLAUSE = "(?:not )?[a-z](?: or (?:not )?[a-z])*"
+WORDINGS = Wordings(
+    "Which truth values make all of these true? {clauses}.",
+    "Give each letter a truth value so that all of these hold: {clauses}.",
+    "These statements are all true: {clauses}. Which letters are true and which are false?",
+    "Find the only assignment that satisfies {clauses}.",
+    "Each letter is a switch, true if it is on and false if it is off. All of this holds: {clauses}. How are the switches set?",
+    answer="Answer with all letters, such as p = true, q = false.",
+    clauses=f"{_CLAUSE}(?:; {_CLAUSE})*",
+)
 Clause = tuple[int, ...]  # signed numbers of variables, from 1
 Spec = tuple[list[str], list[Clause], tuple[bool, ...]]
 
@@ -68,7 +77,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     names, clauses, model = spec
     text = "; ".join(" or ".join(("" if v > 0 else "not ") + names[abs(v) - 1] for v in clause) for clause in clauses)
     return {
-        "prompt": f"Which truth values make all of these true? {text}.",
+        "prompt": WORDINGS.write(clauses=text),
         "answer": ", ".join(f"{n} = {'true' if x else 'false'}" for n, x in zip(names, model, strict=True)),
         "verifier": "assignment",
     }
@@ -76,7 +85,7 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     clauses = []
-    for text in parsed(_TEXT, question)[1].split("; "):
+    for text in WORDINGS.read(question)["clauses"].split("; "):
         clauses.append(
             frozenset((part.removeprefix("not "), not part.startswith("not ")) for part in text.split(" or "))
         )

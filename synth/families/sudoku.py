@@ -7,12 +7,12 @@ must be one. Difficulty axes: size, cells left open.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +23,16 @@ LADDER = (
     {"box": 3, "open": 46},
 )
 CERTIFICATE = ("search over bit masks", "exact cover over the text, all solutions counted")
-_TEXT = re.compile(r"Complete the ([49]) x \1 sudoku: ([1-9._/]+)")
+WORDINGS = Wordings(
+    "Complete the {n} x {n} sudoku {grid} by the usual rules.",
+    "The sudoku {grid} has {n} rows and {n} columns. What is its solution?",
+    "Fill in the digits 1 to {n} in {grid}, each once in every row, column and box.",
+    "A newspaper prints the {n} x {n} sudoku {grid} and, a day later, its solution. What is that?",
+    "In {grid} every row, column and box is to hold all digits from 1 to {n}. Find the missing ones.",
+    answer="Rows are parted by /, and . is an empty cell. Answer with the full grid in the same form.",
+    n="[49]",
+    grid="[1-9./]+",
+)
 Spec = tuple[int, str, str]  # (box, solution, puzzle), cells in row order, "." is open
 
 
@@ -67,7 +76,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     box, solution, puzzle = spec
     n = box * box
     return {
-        "prompt": f"Complete the {n} x {n} sudoku: {_rows(puzzle, n)}",
+        "prompt": WORDINGS.write(n=n, grid=_rows(puzzle, n)),
         "answer": _rows(solution, n),
         "verifier": "grid",
     }
@@ -117,14 +126,14 @@ def solutions(puzzle: str, limit: int) -> list[str]:
 
 
 def solve(question: str) -> str:
-    size, text = parsed(_TEXT, question).groups()
-    puzzle = text.replace("/", "")
-    if len(puzzle) != int(size) ** 2:
-        raise Refused(f"roundtrip: {len(puzzle)} cells in a grid of {size} x {size}")
+    read = WORDINGS.read(question)
+    n, puzzle = int(read["n"]), read["grid"].replace("/", "")
+    if len(puzzle) != n * n:
+        raise Refused(f"roundtrip: {len(puzzle)} cells in a grid of {n} x {n}")
     grids = cover(puzzle, 2)
     if len(grids) != 1:
         raise Refused(f"{'not_unique' if grids else 'impossible'}: at least {len(grids)} solutions")
-    return _rows(grids[0], int(size))
+    return _rows(grids[0], n)
 
 
 Placement = tuple[int, int]  # (cell, digit)
