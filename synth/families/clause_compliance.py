@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item, parsed
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -22,7 +23,17 @@ LADDER = (
 CERTIFICATE = ("judged on the values", "facts and limits read from the text")
 LIMITS = {"cost": 900, "days": 60, "guests": 40, "weight": 90, "pages": 200, "hours": 48}
 FLAGS = ("member", "insured", "urgent", "local", "signed", "paid")
-_TEXT = re.compile(r"Rules: (.+)\. Case: (.+)\. Which rules are broken\?")
+_CLAUSE, _STATED = r"\d+ (?:at (?:most|least) \d+|must be|must not be) \w+(?: unless \w+)?", r"(?:\w+ \d+|(?:not )?\w+)"
+WORDINGS = Wordings(
+    "Rules: {rules}. Case: {case}. Which rules are broken?",
+    "Case: {case}. Which of these rules does it break: {rules}?",
+    "These rules apply: {rules}. Which of them are not kept by the case {case}?",
+    "Check the case {case} against the rules {rules}. Which of them does it break?",
+    "A form says: {case}. The office has these rules: {rules}. Against which of them is the form?",
+    answer="Answer with the numbers of the rules, or none.",
+    rules=f"{_CLAUSE}(?:; {_CLAUSE})*",
+    case=f"{_STATED}(?:, {_STATED})*",
+)
 _RULE = re.compile(r"(\d+) (?:(at most|at least) (\d+) (\w+)|must be (\w+)|must not be (\w+))(?: unless (\w+))?")
 _FACT = re.compile(r"(?:(\w+) (\d+)|(not )?(\w+))")
 Rule = tuple[str, str, int, str]  # (at most | at least | must be | must not be, subject, limit, exception or "")
@@ -84,20 +95,20 @@ def pose(spec: tuple[list[Rule], dict[str, int], dict[str, bool]]) -> dict[str, 
     ]
     facts = [f"{n} {v}" for n, v in numbers.items()] + [f if v else f"not {f}" for f, v in flags.items()]
     return {
-        "prompt": f"Rules: {'; '.join(clauses)}. Case: {', '.join(facts)}. Which rules are broken?",
+        "prompt": WORDINGS.write(rules="; ".join(clauses), case=", ".join(facts)),
         "answer": " ".join(map(str, broken)) or "none",
         "verifier": "item_set",
     }
 
 
 def solve(question: str) -> str:
-    rules, case = parsed(_TEXT, question).groups()
+    read = WORDINGS.read(question)
     facts: dict[str, int] = {}
-    for fact in case.split(", "):
+    for fact in read["case"].split(", "):
         name, number, negated, flag = parsed(_FACT, fact).groups()
         facts[name or flag] = int(number) if name else int(not negated)
     broken = []
-    for rule in rules.split("; "):
+    for rule in read["rules"].split("; "):
         at, kind, limit, subject, wanted, unwanted, exception = parsed(_RULE, rule).groups()
         if exception and facts[exception]:
             continue

@@ -8,22 +8,28 @@ proves it. Difficulty axes: terms, size of the numbers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from fractions import Fraction
 from random import Random
 from typing import Any
 
 from synth.families._arithmetic import evaluate, grow, shunting_yard, write
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, integers, listed
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"terms": 2, "size": 20}, {"terms": 3, "size": 50}, {"terms": 4, "size": 50}, {"terms": 6, "size": 99})
 CERTIFICATE = ("recursion over the tree", "shunting-yard over the text")
 PEOPLE = 4
-_TEXT = re.compile(
-    r"Four people computed ([-+*() \d]+) and found (-?\d+), (-?\d+), (-?\d+) and (-?\d+)\. Which of them is right\? "
-    r"Answer 1, 2, 3, 4 or none\."
+WORDINGS = Wordings(
+    "Four people computed {text} and found {claims}. Which of them is right?",
+    "For {text} four students got {claims}. Whose result is right?",
+    "A teacher asks for {text} and hears {claims}. Which of these answers is right?",
+    "Four answers to {text} are {claims}. Check which of them is right.",
+    "What is {text}? Four calculators show {claims}. Which one shows the right value?",
+    answer="Answer 1, 2, 3, 4 or none.",
+    text=r"[-+*() \d]+",
+    claims=r"-?\d+, -?\d+, -?\d+ and -?\d+",
 )
 
 
@@ -59,9 +65,8 @@ def pose(spec: tuple) -> dict[str, Any]:
     tree, value, claims = spec
     steps: list[str] = []
     evaluate(tree, steps)
-    listed = f"{', '.join(map(str, claims[:-1]))} and {claims[-1]}"
     return {
-        "prompt": f"Four people computed {write(tree)} and found {listed}. Which of them is right? Answer 1, 2, 3, 4 or none.",
+        "prompt": WORDINGS.write(text=write(tree), claims=listed([*map(str, claims)])),
         "answer": str(claims.index(value) + 1) if value in claims else "none",
         "verifier": "exact",
         "working": ", ".join(steps),
@@ -69,8 +74,8 @@ def pose(spec: tuple) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    text, *claims = parsed(_TEXT, question).groups()
-    right = [i for i, claimed in enumerate(claims, 1) if shunting_yard(text) == int(claimed)]
+    read = WORDINGS.read(question)
+    right = [i for i, claimed in enumerate(integers(read["claims"]), 1) if shunting_yard(read["text"]) == claimed]
     if len(right) > 1:
         raise Refused("not_unique: two people found the same")
     return str(right[0]) if right else "none"

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -35,7 +36,18 @@ NAMES = [
     for a in ("Ba", "Do", "Fe", "Gi", "Ka", "Lu", "Mo", "Ne", "Pi", "Ro")
     for b in ("ban", "del", "fin", "gor", "las", "mar", "nor", "tis")
 ]
-_TEXT = re.compile(r"Facts: (.+)\. Begin with (\w+) and go to its ([\w ]+)\. Where do you end\?")
+_TOLD = r"(?:the \w+ of \w+ is \w+|\w+ is the \w+ of \w+)"
+WORDINGS = Wordings(
+    "Facts: {facts}. Begin with {start} and go to its {way}. Where do you end?",
+    "It is known: {facts}. Start at {start} and go to its {way}. Whom do you reach?",
+    "A village knows this: {facts}. A letter is passed on from {start} to its {way}. Who gets it in the end?",
+    "From {start} you go to its {way}. Where does that lead, if the facts are these: {facts}?",
+    "Who comes last if you begin with {start} and go to its {way}? You may use: {facts}.",
+    answer="Answer with one name.",
+    facts=f"{_TOLD}(?:; {_TOLD})*",
+    start=r"\w+",
+    way=r"\w+(?: then its \w+)*",
+)
 _FACT = re.compile(r"[Tt]he (\w+) of (\w+) is (\w+)|(\w+) is the (\w+) of (\w+)")
 Fact = tuple[str, str, str]  # relation, of whom, who
 Spec = tuple[
@@ -87,7 +99,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     for r in relations:
         passed.append(at[r, passed[-1]])
     return {
-        "prompt": f"Facts: {'; '.join(facts)}. Begin with {start} and go to its {' then its '.join(relations)}. Where do you end?",
+        "prompt": WORDINGS.write(facts="; ".join(facts), start=start, way=" then its ".join(relations)),
         "answer": end,
         "verifier": "exact",
         "working": ", ".join(f"{r} of {a} is {b}" for r, a, b in zip(relations, passed, passed[1:], strict=False)),
@@ -95,14 +107,15 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    text, place, chain = parsed(_TEXT, question).groups()
+    read = WORDINGS.read(question)
+    text, place = read["facts"], read["start"]
     ends: dict[tuple[str, str], set[str]] = {}
     for match in map(_FACT.fullmatch, text.split("; ")):
         if not match:
             raise Refused(f"roundtrip: {text!r} holds what is no fact")
         r, whom, who = match.groups()[:3] if match[1] else (match[5], match[6], match[4])
         ends.setdefault((r, whom), set()).add(who)
-    for r in chain.split(" then its "):
+    for r in read["way"].split(" then its "):
         reached = ends.get((r, place), set())
         if len(reached) != 1:
             raise Refused(

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item, parsed
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +24,17 @@ LADDER = (
     {"size": 999, "mixed": True},
 )
 CERTIFICATE = ("built to be true or false", "judged from the text by trial division, fractions and enumeration")
-_TEXT = re.compile(r"Which statement is (true|false)\? A\) (.+) B\) (.+) C\) (.+) D\) (.+) E\) (.+) F\) (.+)")
+WORDINGS = Wordings(
+    "Which statement is {label}? {options}.",
+    "Only one of these is {label}: {options}. Which one?",
+    "Find the {label} statement: {options}.",
+    "Five of these are not {label}, one is: {options}. Which one?",
+    "Mark the statement that is {label}: {options}.",
+    answer="Answer with a letter from A to F.",
+    label="true|false",
+    options=r"A\) [^.]+",
+)
+_OPTIONS = re.compile(r"A\) (.+) B\) (.+) C\) (.+) D\) (.+) E\) (.+) F\) (.+)")
 _STATEMENTS = [
     ("prime", re.compile(r"(\d+) is prime")),
     ("divides", re.compile(r"(\d+) divides (\d+)")),
@@ -94,7 +105,7 @@ def pose(spec: tuple[bool, list[tuple[bool, str]]]) -> dict[str, Any]:
         f"{letter} {'true' if label else 'false'}" for letter, (label, _) in zip("ABCDEF", options, strict=True)
     )
     return {
-        "prompt": f"Which statement is {'true' if largest else 'false'}? {listed}",
+        "prompt": WORDINGS.write(label="true" if largest else "false", options=listed),
         "answer": answer,
         "verifier": "choice",
         "working": working,
@@ -124,8 +135,9 @@ def judge(text: str) -> bool:
 
 
 def solve(question: str) -> str:
-    wanted, *texts = parsed(_TEXT, question).groups()
-    fits = [letter for letter, text in zip("ABCDEF", texts, strict=True) if judge(text) == (wanted == "true")]
+    read = WORDINGS.read(question)
+    texts, wanted = parsed(_OPTIONS, read["options"]).groups(), read["label"] == "true"
+    fits = [letter for letter, text in zip("ABCDEF", texts, strict=True) if judge(text) == wanted]
     if len(fits) != 1:
         raise Refused(f"not_unique: {' '.join(fits) or 'no option'} fits")
     return fits[0]

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -21,7 +22,16 @@ LADDER = (
     {"tasks": 13, "constraints": 22},
 )
 CERTIFICATE = ("the drawn order", "Kahn's algorithm over the text")
-_TEXT = re.compile(r"Order the tasks ([A-Z ]+)\. (.+)\.")
+WORDINGS = Wordings(
+    "Order the tasks {tasks}. {pairs}.",
+    "The tasks {tasks} are done one after another, with {pairs}. Give a possible order.",
+    "Put {tasks} into an order that keeps all of this: {pairs}.",
+    "A recipe has the steps {tasks}, and it needs {pairs}. In which order can they be done?",
+    "A plan says {pairs}. Write down an order of {tasks} that fits it.",
+    answer="Answer with all letters, parted by spaces.",
+    tasks="[A-Z](?: [A-Z])*",
+    pairs="[A-Z] before [A-Z](?:, [A-Z] before [A-Z])*",
+)
 _BEFORE = re.compile(r"([A-Z]) before ([A-Z])")
 Spec = tuple[list[str], list[tuple[str, str]]]
 
@@ -57,7 +67,7 @@ def draw(rng: Random, *, tasks: int, constraints: int) -> tuple[str, Spec]:
 def pose(spec: Spec) -> dict[str, Any]:
     names, pairs = spec
     return {
-        "prompt": f"Order the tasks {' '.join(sorted(names))}. {', '.join(f'{a} before {b}' for a, b in pairs)}.",
+        "prompt": WORDINGS.write(tasks=" ".join(sorted(names)), pairs=", ".join(f"{a} before {b}" for a, b in pairs)),
         "answer": " ".join(names),
         "verifier": "order",
         "args": {"before": [list(p) for p in pairs]},
@@ -65,9 +75,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    names, text = parsed(_TEXT, question).groups()
-    pairs = _BEFORE.findall(text)
-    left, out = names.split(), []
+    read = WORDINGS.read(question)
+    pairs = _BEFORE.findall(read["pairs"])
+    left, out = read["tasks"].split(), []
     while left:
         free = [n for n in left if not any(b == n and a in left for a, b in pairs)]
         if not free:

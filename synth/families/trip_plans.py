@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from synth.families._sample import Refused, item, parsed
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -35,10 +36,19 @@ SIGHTS: tuple[str, ...] = (
     "cave",
     "lake",
 )
-_TEXT = re.compile(
-    r"Cities: (.+)\. Roads: (.+)\. Plan (\d+) days from (\w+) as JSON, \[\[city, sight\], \.\.\.\]: a new sight each day, "
-    r"see the (\w+), spend at most (\d+)(?:, avoid (\w+))?\."
+WORDINGS = Wordings(
+    "Cities: {cities}. Roads: {roads}. Plan {days} days from {start}: {rules}.",
+    "Which {days} days from {start} keep to this: {rules}? Cities: {cities}. Roads: {roads}.",
+    "A traveller in {start} has {days} days: {rules}. Cities: {cities}. Roads: {roads}. Make a plan.",
+    "How can {days} days from {start} be spent? Rules: {rules}. Roads: {roads}. Cities: {cities}.",
+    "Find a trip of {days} days that begins in {start}: {rules}. Cities: {cities}. Roads: {roads}.",
+    answer="Prices are for a day. Answer in JSON: [[city, sight], ...], a new sight each day.",
+    cities=r"\w+ \d+ \([a-z, ]+\)(?:, \w+ \d+ \([a-z, ]+\))*",
+    roads=r"\w+-\w+(?:, \w+-\w+)*",
+    start=r"\w+",
+    rules=r"see the \w+, spend at most \d+(?:, avoid \w+)?",
 )
+_RULES = re.compile(r"see the (\w+), spend at most (\d+)(?:, avoid (\w+))?")
 _CITY = re.compile(r"(\w+) (\d+) \(([^)]+)\)")
 Spec = tuple[dict[str, tuple[int, list[str]]], list[tuple[str, str]], list[tuple[str, str]], str, int, str]
 
@@ -86,8 +96,13 @@ def pose(spec: Spec) -> dict[str, Any]:
     about, roads, plan, see, budget, avoid = spec
     listed = ", ".join(f"{n} {price} ({', '.join(sights)})" for n, (price, sights) in about.items())
     return {
-        "prompt": f"Cities: {listed}. Roads: {', '.join(f'{a}-{b}' for a, b in roads)}. Plan {len(plan)} days from {plan[0][0]} as JSON, "
-        f"[[city, sight], ...]: a new sight each day, see the {see}, spend at most {budget}{f', avoid {avoid}' if avoid else ''}.",
+        "prompt": WORDINGS.write(
+            cities=listed,
+            roads=", ".join(f"{a}-{b}" for a, b in roads),
+            days=len(plan),
+            start=plan[0][0],
+            rules=f"see the {see}, spend at most {budget}{f', avoid {avoid}' if avoid else ''}",
+        ),
         "answer": json.dumps(plan),
         "verifier": "trip_plan",
         "args": {
@@ -103,11 +118,12 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    listed, joined, days, start, see, budget, avoid = parsed(_TEXT, question).groups()
-    about = {n: (int(price), sights.split(", ")) for n, price, sights in _CITY.findall(listed)}
-    roads = [tuple(r.split("-")) for r in joined.split(", ")]
+    read = WORDINGS.read(question)
+    see, budget, avoid = parsed(_RULES, read["rules"]).groups()
+    about = {n: (int(price), sights.split(", ")) for n, price, sights in _CITY.findall(read["cities"])}
+    roads = [tuple(r.split("-")) for r in read["roads"].split(", ")]
     near = {n: {n, *(b if a == n else a for a, b in roads if n in (a, b))} - {avoid} for n in about}
-    plan = _search(about, near, [], {start} - {avoid}, int(days), see, int(budget))
+    plan = _search(about, near, [], {read["start"]} - {avoid}, int(read["days"]), see, int(budget))
     if plan is None:
         raise Refused("impossible: no plan keeps all rules")
     return json.dumps(plan)
