@@ -3,7 +3,7 @@
 `python -m flows.sft` with `sft.learners: 2` starts itself twice and waits. The processes find each other by a file of
 this launch; the first (rank 0) is the stage, which holds the lock, writes, and prints; the others compute. If one
 fails, all end, and one sentence says which. Under `torchrun` the processes are torchrun's, told apart by the same
-variables RANK and WORLD_SIZE.
+variables RANK and WORLD_SIZE; there each looks by itself whether another one hangs (`watch`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ LEAST = 3600.0  # seconds that a process may compute without a beat
 TIMES = 10.0  # or so often what took longest before, if that is more
 SILENCE = "ESPALIER_SILENCE"  # seconds, in the place of LEAST
 GRACE = 10.0  # seconds that the first process has to end by itself
+_terminal = 2  # where a sentence is read that must be read: stderr as torchrun gave it
 
 
 class Rank(NamedTuple):
@@ -45,7 +47,7 @@ class Rank(NamedTuple):
 
     @property
     def beat(self) -> Path | None:
-        """Where this process says that it is alive (training/learner/world.py); None if no launcher of ours reads it."""
+        """Where this process says that it is alive (training/learner/world.py) to a launcher of ours; None without one."""
         meet = os.environ.get(MEET, "").removeprefix("file://")
         return Path(meet).parent / f"{self.rank}.beat" if meet else None
 
@@ -74,15 +76,19 @@ def once(stage: str, root: Path) -> Iterator[None]:
         return
     log = root / ".espalier" / "ranks" / f"{stage}-{rank}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    global _terminal
     kept = [os.dup(1), os.dup(2)]
+    _terminal = kept[1]
     _print_to(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), kept=None)
     try:
         yield
     except Exception:
         time.sleep(FIRST)
+        _terminal = 2
         _print_to(None, kept)
         raise
     else:
+        _terminal = 2
         _print_to(None, kept)
 
 
@@ -94,6 +100,58 @@ def _print_to(file: int | None, kept: Sequence[int] | None) -> None:
         os.dup2(kept[k] if kept else file, number)  # type: ignore[arg-type]
     for done in kept or [file]:
         os.close(done)  # type: ignore[arg-type]
+
+
+def beats(stage: str, root: Path) -> list[Path]:
+    """Where each of torchrun's processes says that it is alive; [] if there is one, or a launcher of ours watches them. Removes
+    what an earlier run has left there, so it is called before they meet."""
+    size = here().size
+    if size == 1 or MEET in os.environ:
+        return []
+    _least()
+    folder = root / ".espalier" / "ranks"
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.glob(f"{stage}-*.beat"):
+        left.unlink(missing_ok=True)
+    return [folder / f"{stage}-{rank}.beat" for rank in range(size)]
+
+
+def watch(stage: str, files: Sequence[Path]) -> None:
+    """Starts a thread that ends this process with the code TRANSIENT if one of torchrun's processes hangs (`_hung`), so that torchrun
+    ends or restarts all. The first of the others says which; processes of a machine that shares no files are not seen."""
+    if files:
+        threading.Thread(target=_watch, args=(stage, files, here(), _least()), name="rank-watch", daemon=True).start()
+
+
+def _watch(stage: str, files: Sequence[Path], me: Rank, least: float) -> None:
+    near = range(me.rank - me.local, me.rank - me.local + int(os.environ.get("LOCAL_WORLD_SIZE", me.size)))
+    looked, awake, every = time.monotonic(), 0.0, min(5.0, least / 4)
+    far: dict[
+        int, tuple[str, float]
+    ] = {}  # rank of another machine, whose clock is another -> its words, since when here
+    while True:
+        time.sleep(every)
+        now = time.monotonic()
+        if now - looked > 2 * every:  # this process was stopped, or the machine asleep, and the others with it
+            awake = now
+        looked = now
+        for rank, file in enumerate(files):
+            if rank not in near and (said := _read(file)) != far.get(rank, ("", 0.0))[0]:
+                far[rank] = said, now
+        if hung := _hung(files, least, awake, {rank: since for rank, (_, since) in far.items()}):
+            break
+    if me.rank != (0 if hung[0] else 1):
+        time.sleep(FIRST)  # torchrun ends this process sooner, unless it is on another machine, or the one that hangs
+    else:
+        os.write(_terminal, f"{_silent(stage, len(files), hung)}\n".encode())
+    os._exit(TRANSIENT)
+
+
+def _silent(stage: str, size: int, hung: tuple[int, float]) -> str:
+    return (
+        f"error: {stage}: process {hung[0]} of {size} has computed for {hung[1]:.0f} s without a sign while the others waited for it: "
+        f"it was ended, and the others with it; {KEPT}"
+    )
 
 
 def launch(stage: str, size: int, env: Mapping[str, str]) -> int:
@@ -163,19 +221,29 @@ def _wait(stage: str, children: Sequence[subprocess.Popen[bytes]], logs: Sequenc
     return _blame(stage, codes, logs, hung)
 
 
-def _hung(beats: Sequence[Path], least: float, awake: float = 0.0) -> tuple[int, float] | None:
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:  # none yet
+        return ""
+
+
+def _hung(
+    beats: Sequence[Path], least: float, awake: float = 0.0, far: Mapping[int, float] = {}
+) -> tuple[int, float] | None:
     """The rank that computes without a beat for longer than all have needed before, and since how many seconds; the one that was heard
-    first if there are several, since others of a split model wait for it within their own computation. awake: nobody could be heard before."""
+    first if there are several, since others of a split model wait for it within their own computation. awake: nobody could be heard before.
+    far: of ranks with another clock, since when what they said has not changed."""
     found: list[tuple[float, int]] = []
     longest, now = 0.0, time.monotonic()
     for rank, file in enumerate(beats):
         try:
-            word, since, most = file.read_text().split()
-        except (OSError, ValueError):  # none yet, or being written
+            word, since, most = _read(file).split()
+        except ValueError:  # none yet, or being written
             continue
         longest = max(longest, float(most))
         if word == "computes":
-            found.append((now - max(float(since), awake), rank))
+            found.append((now - max(far.get(rank, float(since)), awake), rank))
     silent, rank = max(found, default=(0.0, 0))
     return (rank, silent) if silent > max(least, TIMES * longest) else None
 
@@ -189,13 +257,7 @@ def _blame(stage: str, codes: Sequence[int | None], logs: Sequence[Path], hung: 
     """Reports which process failed, unless it has done so itself; returns its exit code, or TRANSIENT if it was
     killed. hung: the one that was ended because it hung, and after how many seconds."""
     if hung is not None:
-        rank, silent = hung
-        print(
-            f"error: {stage}: process {rank} of {len(codes)} has computed for {silent:.0f} s without a sign while the others waited for it: "
-            f"it was ended, and the others with it; {KEPT}",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(_silent(stage, len(codes), hung), file=sys.stderr, flush=True)
         return TRANSIENT
     at_fault = _at_fault(codes)
     if not at_fault:

@@ -70,7 +70,10 @@ def together(stage: Stage, learners: int, device: str, shards: int = 1) -> World
     torch.set_num_threads(max(1, stage.threads // learners))
     if shards > 1:  # a reference that rounds differently from the policy gives a spurious gradient
         without_compiled("weights are split over processes")
-    return join(here.rank, here.size, here.meet, device, shards, here.beat)
+    beats = ranks.beats(stage.name, stage.root)
+    world = join(here.rank, here.size, here.meet, device, shards, beats[here.rank] if beats else here.beat)
+    ranks.watch(stage.name, beats)
+    return world
 
 
 def optim(optimizer: Optimizer, steps: int, *, final: float = 0.1) -> Optim:

@@ -165,7 +165,7 @@ def join(rank: int, size: int, meet: str, device: str = "cpu", shards: int = 1, 
     meet    the meeting point in torch.distributed's form: "file:///a/new/file", or "env://" under torchrun
     shards  among how many of them the weights are split: all (FSDP), a divisor of `size` (HSDP: consecutive processes
             form a group, and each group holds the whole model), or 1 (each process holds the whole model)
-    beat    where this process says that it is alive (`Beat`), if a launcher reads it
+    beat    where this process says that it is alive (`Beat`), if a launcher or the others read it
     """
     if size == 1:
         return ONE

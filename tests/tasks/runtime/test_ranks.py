@@ -192,6 +192,38 @@ def test_processes_of_torchrun_make_what_ours_make_and_one_that_is_killed_is_sta
     assert "going on after step 2 of 7 (sft)" in (by / ".espalier/ranks/sft-1.log").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("rank", "restarts"), [(1, 1), (0, 0)])
+def test_a_process_of_torchrun_that_hangs_is_ended(alone, tmp_path, rank, restarts):
+    """The others look: torchrun starts all again, or ends with the code that says that it may help."""
+    hung = planned(alone, tmp_path / "hung", sft=1)
+    point = f"{('sft', 'sft_1')[rank]}/train.step:8"
+    began = time.monotonic()
+    args = ("2", "--max-restarts", str(restarts), "-m", "flows.sft")
+    env = {"ESPALIER_FAULT": f"{point}=hang", ranks.SILENCE: "8"}
+    stderr = torchrun(hung, *args, code=0 if restarts else TRANSIENT, module="tasks.runtime.torchrun", **env)
+    assert time.monotonic() - began < 200, "not six hours"
+    sentences = [line for line in stderr.splitlines() if line.startswith("error: ")]
+    assert len(sentences) == 1, stderr
+    assert re.search(rf"sft: process {rank} of 2 has computed for \d+ s without a sign while the others", sentences[0])
+    assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(hung)], "nobody is left"
+    if restarts:
+        assert stderr.count("going on after step 2 of 7 (sft)") == 1
+        plain = planned(alone, tmp_path / "plain", sft=2)
+        small.run(plain, "sft")
+        assert small.outputs(hung, "sft") == small.outputs(plain, "sft")
+
+
+def test_of_another_machine_what_it_says_is_seen_to_change_by_the_own_clock(tmp_path):
+    now = time.monotonic()
+    files = [tmp_path / "0.beat", tmp_path / "1.beat"]
+    for file, since in zip(files, (now - 1, now + 1e6), strict=True):
+        file.write_text(f"computes {since} 0.5")
+    assert ranks._hung(files, 100.0, far={1: now - 50}) is None
+    rank, silent = ranks._hung(files, 100.0, far={1: now - 200})
+    assert rank == 1 and silent == pytest.approx(200, abs=5)
+
+
 def test_more_processes_of_torchrun_than_rows_are_refused(alone, tmp_path):
     root = planned(alone, tmp_path / "five", sft=1)
     stderr = small.run(root, "sft", expect=2, env={"RANK": "0", "WORLD_SIZE": "5", "LOCAL_RANK": "0"})
