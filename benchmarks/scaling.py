@@ -2,7 +2,9 @@
 
 SFT steps of a model of some million parameters, all rows of one length, without compiled layers (a model that is split runs none),
 the processes talking over gloo. What a data sheet says of a GPU is measured here, in all processes at the same time: operations a second
-of a large product, bytes a second of memory, bytes a second of a sum over the processes of another size than the gradients'.
+of a large product, bytes a second of memory, bytes a second of a sum over the processes of another size than the gradients', and for
+split weights of two gathers and a scattered sum between products, as in a step: over gloo they take several times what a sum of as many
+bytes does, and the processes wait for each other. A core moves these bytes itself, so nothing is hidden behind compute.
 The model's shares of a data sheet (0.4 and 0.7) are replaced: the product by what training is known to reach of it on a CPU
 (`estimate.LEARNING`), bytes by all that was measured. Each case is a group of processes of its own; cases take turns.
 
@@ -85,18 +87,44 @@ def measured(world: Any, threads: int, vocabulary: int) -> dict[str, float]:
         begin = time.perf_counter()
         a.add_(b)
         copies.append(3 * a.nbytes / (time.perf_counter() - begin))
+    world.gather(0)
+    return {
+        "step": median(seconds[1:]),
+        "product": product,
+        "memory": median(copies),
+        "link": _scattered(world) if world.mesh is not None else _summed(world),
+    }
+
+
+def _summed(world: Any) -> float:
+    """Bytes a second of a sum over the processes; 1 if there is one."""
     sums = [0.0]
     part = torch.ones(1_000_000)
     for _ in range(5 if world.size > 1 else 0):
         begin = time.perf_counter()
         world.sum([part])
         sums.append(2 * part.nbytes * (world.size - 1) / world.size / (time.perf_counter() - begin))
-    return {
-        "step": median(seconds[1:]),
-        "product": product,
-        "memory": median(copies),
-        "link": median(sums[1:] or [1.0]),
-    }
+    return median(sums[1:] or [1.0])
+
+
+def _scattered(world: Any) -> float:
+    """Bytes a second of what a layer of split weights sends in a pass, between products as in a pass: two gathers and a scattered sum."""
+    from torch import distributed
+
+    a = torch.ones(512, 512) / 3
+    whole = torch.ones(1_000_000)
+    part = torch.ones(len(whole) // world.size)
+    seconds = []
+    for _ in range(16):
+        for _ in range(4):
+            torch.mm(a, a)
+        begin = time.perf_counter()
+        for _ in range(2):
+            distributed.all_gather_into_tensor(whole, part)
+        distributed.reduce_scatter_tensor(part, whole)
+        seconds.append(time.perf_counter() - begin)
+        part.fill_(1.0)
+    return 3 * (whole.nbytes - part.nbytes) * (len(seconds) - 1) / sum(seconds[1:])
 
 
 def _product(seconds: float = 1.0) -> float:
@@ -113,9 +141,8 @@ def predicted(measured_parts: list[dict[str, float]], processes: int, shards: in
     """Part of a step -> seconds, by `estimate.step`, for devices that reach what was measured."""
     product, memory, link = (min(f[k] for f in measured_parts) for k in ("product", "memory", "link"))
     single = product * estimate.LEARNING / estimate.OF_SHEET
-    device = Device(
-        memory=2**34, half=single, single=single, bandwidth=memory / estimate.OF_LINK, link=link / estimate.OF_LINK
-    )
+    bandwidth, link = memory / estimate.OF_LINK, link / estimate.OF_LINK
+    device = Device(memory=2**34, half=single, single=single, bandwidth=bandwidth, link=link, overlaps=False)
     p = {"dtype": "float32", "rows_per_step": ROWS, "max_length": LENGTH, "tokens_per_microbatch": BUDGET}
     return estimate.step("sft", p, (), model, Machines(1, processes, "CPU", device), processes, shards)
 

@@ -13,13 +13,15 @@ NETWORK = 50e9  # bytes a second between devices of different machines: 400 Gb/s
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """memory in bytes; half and single: operations a second of dense products in bfloat16 and in float32;
-    bandwidth of its memory, and link to the others of its machine in one direction, in bytes a second."""
+    bandwidth of its memory, and link to the others of its machine in one direction, in bytes a second; overlaps: whether it
+    computes while bytes come and go, as a GPU does and a core of a CPU, which moves them itself, does not."""
 
     memory: float
     half: float
     single: float
     bandwidth: float
     link: float
+    overlaps: bool = True
 
 
 def _device(gib: float, half: float, single: float, bandwidth: float, link: float) -> Device:

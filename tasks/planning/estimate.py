@@ -211,8 +211,8 @@ def step(
 
     compute  products, forward and backward (6 operations a weight and token, 4 where weights are frozen, 2 more where
              layers are computed again), attention over pairs of tokens, the reference's pass
-    waiting  what gathering split weights and summing gradients takes beyond the compute of a micro-batch, and the sum of
-             gradients of weights that are whole everywhere
+    waiting  what gathering split weights and summing gradients takes beyond the compute of a micro-batch (all of it, if the
+             device does nothing else meanwhile), and the sum of gradients of weights that are whole everywhere
     optimizer  reading and writing weights, gradients and moments
     sampling   of the first process, or of samplers that share the conversations: per token the weights and the cache are
                read once
@@ -238,7 +238,7 @@ def step(
         sent = (2 * each * (model.parameters + trained * bool(lora)) + 4 * trained) * part
         apart = 2 * 4 * trained / shards / (at.link(learners) * OF_LINK) if learners > shards else 0.0
         moved = passes * math.ceil(micro / learners) * (sent / link + apart)
-        waiting = max(0.0, moved - compute)
+        waiting = max(0.0, moved - compute) if at.device.overlaps else moved
     else:
         waiting = 2 * 4 * trained * (learners - 1) / learners / (at.link(learners) * OF_LINK) if learners > 1 else 0.0
     out = {

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks import scaling
 from tasks.planning import estimate
+from tasks.planning.devices import DEVICES, Machines
 from training.model.size import Size
 
 MODEL = Size(
@@ -22,3 +23,16 @@ def test_rates_that_are_measured_stand_in_the_place_of_a_data_sheets():
     inner, tokens = MODEL.parameters - MODEL.root, scaling.ROWS * scaling.LENGTH
     weights = 6 * inner + 6 * 1000 * 256 + 6 * 2 * 256 * scaling.LENGTH
     assert alone["compute"] == pytest.approx(tokens * weights / (1e10 * estimate.LEARNING))
+
+
+def test_a_core_that_moves_bytes_computes_nothing_meanwhile():
+    """Two of four micro-batches each: a pass gathers the weights twice and sums the gradients into shares."""
+    one = {"step": 0.0, "product": 1e10, "memory": 1e9, "link": 1e8}
+    split = scaling.predicted([one, one], 2, 2, MODEL)
+    whole = scaling.predicted([one, one], 2, 1, MODEL)
+    assert split["compute"] == whole["compute"] > 0
+    assert split["waiting"] == pytest.approx(2 * 3 * 4 * MODEL.parameters * 0.5 / 1e8), "none of it is hidden"
+    gpu = DEVICES["H200"]
+    assert gpu.overlaps, "a GPU hides what is less than its compute"
+    p = {"dtype": "float32", "rows_per_step": 8, "max_length": 128, "tokens_per_microbatch": 256}
+    assert estimate.step("sft", p, (), MODEL, Machines(1, 2, "H200", gpu), 2, 2)["waiting"] == 0
