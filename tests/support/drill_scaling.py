@@ -2,7 +2,7 @@
 
 Who is killed (SIGKILL, by process id, and only what this drill has started): a process that learns (`rank`), the first, which
 also plays and writes (`first`), the launcher of both, a player (`rl.players`), a player on a Ray cluster (`actor`), one of two servers that sample
-(stand-ins: they answer as vLLM does and hold no model), the stage that writes shards of data (`shard`), a Ray task that writes one
+(stand-ins: they answer as vLLM does, and the model says the probe alone), the stage that writes shards of data (`shard`), a Ray task that writes one
 (`task`), and a worker of a sweep with all that it has started. When: at any moment between the victim's first and its last, drawn from how long an unbroken run takes.
 
 A kill is survived if, at the end, the outputs have the bytes of a run that nobody touched, its curve (if it has one) has each step
@@ -227,7 +227,8 @@ def compared(project: Project, reference: dict[str, bytes]) -> str:
 def serving(base: Path) -> Iterator[tuple[str, Callable[[psutil.Process], list[psutil.Process]]]]:
     """The URLs of two stand-ins, started anew by `victims.up` for each run: a server is held by the run before, whose process ends here
     without its exit functions."""
-    config = json.loads((base / "artifacts/sft/model/config.json").read_text())
+    model = (base / "artifacts/sft/model").resolve()
+    config = json.loads((model / "config.json").read_text())
     about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     about = json.dumps({"dtype": "float32", "max_model_len": 4096, **about})
     ports, live = [free_port(), free_port()], {}
@@ -241,7 +242,7 @@ def serving(base: Path) -> Iterator[tuple[str, Callable[[psutil.Process], list[p
         down()
         for port in ports:
             live[port] = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.stub_server", str(port), str(config["eos_token_id"]), about, str(SLOW)],
+                [sys.executable, "-m", "tests.support.stub_server", str(port), str(config["eos_token_id"]), about, str(SLOW), str(model)],
                 cwd=CODE, stderr=subprocess.DEVNULL,
             )  # fmt: skip
         wait(lambda: all(_answers(p) for p in ports), PATIENCE)

@@ -1,5 +1,5 @@
-"""A stand-in for a vLLM server. `python -m tests.support.stub_server PORT END ABOUT SECONDS` is one in a process of its own, which
-takes so long for a turn."""
+"""A stand-in for a vLLM server. `python -m tests.support.stub_server PORT END ABOUT SECONDS [MODEL]` is one in a process of its own, which
+takes so long for a turn and holds the model of this folder."""
 
 import json
 import sys
@@ -7,13 +7,18 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
-from training.rollout.vllm_worker import Versioned
+import numpy as np
+
+from training.model.model import load_model
+from training.rollout.servers import PROBE, _learned
+from training.rollout.vllm_worker import Versioned, _of_folder
 
 
 class Answers(BaseHTTPRequestHandler):
     """What a vLLM server answers, as far as it is asked: a turn is the seed of the request and the end, or what its model
-    says by the adapters that the request names (`adapters`)."""
+    says by the adapters that the request names (`adapters`). What it says of a turn of the probe is the model's (`model`)."""
 
     def log_message(self, *_):
         pass
@@ -56,6 +61,8 @@ class Answers(BaseHTTPRequestHandler):
             if body["method"] in ("espalier_load", "espalier_hold"):
                 self.server.held = body["kwargs"]["version"]
                 self.server.loads += body["method"] == "espalier_load"
+                if self.server.model is not None and (folder := body["kwargs"].get("folder")):
+                    self.server.model.load_state_dict(dict(_of_folder(Path(folder))), strict=False)  # tied ones twice
             held = self.server.held
             receipt = {"checksum": body["kwargs"].get("checksum"), "dtype": self.server.about["dtype"]}
             about = {"holder": self.server.worker.espalier_held_by(), **self.server.about}
@@ -80,6 +87,9 @@ class Answers(BaseHTTPRequestHandler):
                 reply = {"choices": [choice]} if code == 200 else {"error": {"message": choice}}
                 return self._say(reply, code)
             ids, logp = [5 + body["seed"] % 50, self.server.end], [self.server.logp, -0.5]
+            if self.server.model is not None and not body["temperature"]:
+                assert tuple(body["prompt"]) == PROBE
+                logp = (_learned(self.server.model, "", np.array(ids)) + self.server.logp + 1.0).tolist()
             choice = {"token_ids": ids, "logprobs": {"token_logprobs": logp}, "finish_reason": "stop"}
             return self._say({"choices": [choice]})
         self._say(None)
@@ -97,15 +107,16 @@ class Server(ThreadingHTTPServer):
     request_queue_size = 128  # all turns of a batch are asked at once; 5 places are few on a busy machine
 
 
-def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
+def stub(end, about, port=0, slow=0.0, adapters=None, workers=(), model=None):
     """One that serves nothing yet. end: the id that ends a turn; about: what it says of its model; slow: seconds of a turn;
     adapters: the model and its adapters, by which turns are then computed (stand_in_vllm.Adapters); workers: those that
-    /collective_rpc reaches (weight_server.Worker), in the place of what is answered here."""
+    /collective_rpc reaches (weight_server.Worker), in the place of what is answered here; model: takes the weights of folders and answers
+    the probe, with log-probs that are off by as much as `logp` is from -1."""
     server = Server(("127.0.0.1", port), Answers)
     server.asked, server.held, server.gone, server.dies_at, server.loads = [], None, False, -1, 0
     server.about, server.release, server.logp, server.lock = dict(about), "0.32.0", -1.0, threading.Lock()
     server.worker = Versioned()
-    server.end, server.slow, server.workers = end, slow, workers
+    server.end, server.slow, server.workers, server.model = end, slow, workers, model
     server.before = lambda method: (
         None
     )  # is called with what is asked, before it is answered: a method of the workers', or "turn"
@@ -114,5 +125,6 @@ def stub(end, about, port=0, slow=0.0, adapters=None, workers=()):
 
 
 if __name__ == "__main__":
-    port, end, about, slow = sys.argv[1:]
-    stub(int(end), json.loads(about), int(port), float(slow)).serve_forever()
+    port, end, about, slow, *folder = sys.argv[1:]
+    model = load_model(folder[0])[0] if folder else None
+    stub(int(end), json.loads(about), int(port), float(slow), model=model).serve_forever()

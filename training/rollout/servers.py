@@ -3,7 +3,7 @@
 The router is here, in the process that asks: a conversation stays with the server that has its earlier turns in its
 prefix cache, and a new one goes where the fewest are in flight (sticky and least loaded, as the router of prime-rl:
 plain hashing fills one server while others wait). All servers read the weights from one folder. None is asked for a
-turn before it has reported the version, and before its log-prob of a probe agrees with that of the others.
+turn before it has reported the version, and before its log-probs of a probe agree with those of the others and of the learner.
 
 Several policies are adapters on the base that the servers were started with. Each has a folder, which is replaced where
 its adapters have changed; servers load it under its name, and a request names the adapters that answer it. Their
@@ -74,7 +74,7 @@ class Servers:
 
     def load(self, model: nn.Module, version: int) -> None:
         """Have all that answer read the weights, or the adapters that they do not have. Raises EngineLost if none does,
-        ValueError if their log-probs differ, from each other or from the learner's (with `disk` those of a single server)."""
+        ValueError if their log-probs differ, from each other or from the learner's."""
         up = self._each(Server.answers, self.servers)
         there = [s for s, answers in zip(self.servers, up, strict=True) if answers]
         for s in set(self.servers) - set(there):
@@ -94,9 +94,7 @@ class Servers:
             self._agrees(model, {policy: folder.name for policy, (_, folder) in self._held.items()})
         else:
             self._probe()
-            # a file is as vLLM reads others, so that several servers are compared with each other alone
-            if len(self.servers) == 1 or self.publisher is not None and self.publisher.by != "disk":
-                self._agrees(model, {"": ""})
+            self._agrees(model, {"": ""})
 
     def _swap(self, model: nn.Module, version: int) -> None:
         """Lay the adapters that have changed, and have the live servers keep those of now. Folders stay until others

@@ -30,7 +30,7 @@ ABOUT = {"dtype": "float32", "vocab_size": 64, "hidden_size": 32, "num_hidden_la
 @pytest.fixture
 def three(tmp_path):
     """Three servers, and the engine that they are together."""
-    ports = [stub(END, ABOUT) for _ in range(3)]
+    ports = [stub(END, ABOUT, model=tiny.build()) for _ in range(3)]
     for port in ports:
         threading.Thread(target=port.serve_forever, daemon=True).start()
     yield ports, Servers([Server(f"http://127.0.0.1:{p.server_port}", tmp_path, patience=0.0) for p in ports])
@@ -131,6 +131,17 @@ def test_other_weights_stop_the_run(three):
         source.open(prompts(3), range(3)).generate(Sampling())
     ports[1].held, ports[1].logp, source.version = mine, -1.1, 1
     with pytest.raises(ValueError, match="differ after they read the same weights"):
+        source.open(prompts(3), range(3)).generate(Sampling())
+
+
+def test_servers_that_agree_with_each_other_alone_stop_the_run(three):
+    ports, engine = three
+    source = sampler(engine)
+    source.open(prompts(3), range(3)).generate(Sampling())
+    for port in ports:
+        port.logp = -1.1
+    source.version = 1
+    with pytest.raises(ValueError, match="computes something else than the learner: .* up to 0.1000 nats"):
         source.open(prompts(3), range(3)).generate(Sampling())
 
 
