@@ -28,6 +28,7 @@ from tasks.lab.placement import _stage
 from tasks.planning import plan
 from tasks.runtime import ranks
 from training.learner.profile import MEASURED
+from training.model.model import load_model
 
 CODE = Path(small.__file__).parents[2]
 LEARN = ("sft", "reward", "prefer", "rl")
@@ -339,10 +340,11 @@ def test_the_first_plays_and_the_others_learn_what_it_played(alone, tmp_path):
 def served(alone, base, n, asynchrony):
     """A project at `base` whose `rl` samples from n stand-ins for servers, and these."""
     shutil.copytree(alone, base, ignore=shutil.ignore_patterns("work"))
-    config = json.loads((alone / "artifacts/sft/model/config.json").read_text())
+    folder = alone / "artifacts/sft/model"
+    config = json.loads((folder / "config.json").read_text())
     about = {k: config[k] for k in ("vocab_size", "hidden_size", "num_hidden_layers")}
     about |= {"dtype": "float32", "max_model_len": 4096}
-    servers = [stub(config["eos_token_id"], about) for _ in range(n)]
+    servers = [stub(config["eos_token_id"], about, model=load_model(folder)[0]) for _ in range(n)]
     urls = ",".join(f"http://127.0.0.1:{server.server_port}" for server in servers)
     params = yaml.safe_load((base / "params.yaml").read_text())
     params["set"]["rl"] |= {"engine": {"name": urls}, "max_mismatch": 1e9, "asynchrony": {"piece": asynchrony}}
@@ -385,6 +387,55 @@ def test_a_plan_of_devices_is_carried_out(alone, tmp_path):
     assert (two / "artifacts/rl/episodes.jsonl").read_bytes() == (one / "artifacts/rl/episodes.jsonl").read_bytes()
     assert small.outputs(again, "rl") == small.outputs(two, "rl")
     assert set(curve(two, "rl")["lag"]) == {0.0, 1.0}, "every step but the first is sampled a version behind"
+
+
+def asyncflow(root):
+    """The recipe's own pieces, in the place of those of the small project."""
+    params = yaml.safe_load((root / "params.yaml").read_text())
+    params["recipe"] = "asyncflow"
+    for knob in ("asynchrony", "advantage", "curriculum", "regularisers"):
+        params["set"]["rl"].pop(knob, None)
+    (root / "params.yaml").write_text(yaml.safe_dump(params))
+    with contextlib.chdir(root):
+        plan.write(root)
+    assert json.loads((root / "artifacts/plan/rl.json").read_text())["params"]["asynchrony"]["piece"] == "streamed"
+
+
+@pytest.mark.slow
+def test_asyncflow_runs_with_two_learners_beside_servers_and_again_to_the_same_bytes(alone, tmp_path):
+    """The servers answer by the seed of a turn alone, so that which weights it got depends on timing, but not what it says."""
+    with served(alone, tmp_path / "base", 2, "streamed") as (base, servers):
+        asyncflow(base)
+        roots = [planned(base, tmp_path / name, rl=2) for name in ("two", "again")]
+        for root in roots:
+            small.run(root, "rl")
+            assert all(server.asked for server in servers), "both sample"
+            anew(servers)
+    two, again = (small.outputs(root, "rl") for root in roots)
+    timed = {"curve.csv", "manifest.json"}  # the curve has the age of the weights
+    assert {k: v for k, v in two.items() if k not in timed} == {k: v for k, v in again.items() if k not in timed}
+    curves = [curve(root, "rl") for root in roots]
+    for of in curves:
+        assert len(of["lag_max"]) == 6 and set(of["lag_max"]) == {0.0, 1.0}, (
+            "sampled ahead, and no older than one update"
+        )
+    assert [{k: v for k, v in of.items() if not k.startswith("lag")} for of in curves[1:]] == [
+        {k: v for k, v in curves[0].items() if not k.startswith("lag")}
+    ]
+
+
+@pytest.mark.slow
+def test_asyncflow_with_two_learners_goes_on_after_a_kill(alone, tmp_path):
+    """The first samples by itself, from a copy of the weights; a text depends on when new ones came."""
+    base = shutil.copytree(alone, tmp_path / "base", ignore=shutil.ignore_patterns("work"))
+    asyncflow(base)
+    root = planned(base, tmp_path / "two", rl=2)
+    assert "process 1 of 2 was ended by SIGKILL" in small.run(root, "rl", "rl_1/train.step:3=kill", expect=TRANSIENT)
+    assert "going on after step 2 of 6 (rl)" in small.run(root, "rl")
+    with (root / "artifacts/rl/curve.csv").open() as f:
+        rows = list(csv.DictReader(f))
+    assert [int(r["step"]) for r in rows] == list(range(6)) and {float(r["rollouts"]) for r in rows} == {4.0}
+    assert max(float(r["lag_max"]) for r in rows) <= 1, "no older than one update"
 
 
 @pytest.mark.slow
