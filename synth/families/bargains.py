@@ -6,19 +6,25 @@ raises, size of the numbers."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"raises": 2, "size": 20}, {"raises": 4, "size": 40}, {"raises": 6, "size": 90}, {"raises": 9, "size": 500})
 CERTIFICATE = ("the sum of the raises", "a buyer played out from the text")
-_TEXT = re.compile(
-    r"You sell what cost you (\d+)\. The buyer offers (\d+), adds (\d+) each time you hold, at most (\d+) times, and then leaves\. "
-    r"What is your best profit\?"
+FIELDS = ("cost", "offer", "step", "times")
+WORDINGS = Wordings(
+    "You sell what cost you {cost}. The buyer offers {offer}, adds {step} each time you hold, at most {times} times, and then leaves. What is your best profit?",
+    "A buyer offers {offer} for what cost you {cost}. Each time you hold, the buyer adds {step}, at most {times} times, and then leaves. How much can you earn?",
+    "How much profit can you make? What you sell cost you {cost}. The buyer offers {offer}, adds {step} when you hold, at most {times} times, and then leaves.",
+    "A buyer offers {offer}. Hold, and the buyer adds {step}, but at most {times} times, and then leaves. What you sell cost you {cost}. What is your best profit?",
+    "For a thing that cost you {cost} a buyer offers {offer} and, each time you hold, adds {step}, at most {times} times, before leaving. What is the highest profit?",
+    answer="Answer with a number, which is 0 where no sale pays.",
+    **dict.fromkeys(FIELDS, "[0-9]+"),
 )
 
 
@@ -51,15 +57,15 @@ def draw(rng: Random, *, raises: int, size: int) -> tuple[str, tuple[int, int, i
 def pose(spec: tuple[int, int, int, int]) -> dict[str, Any]:
     cost, offer, step, times = spec
     return {
-        "prompt": f"You sell what cost you {cost}. The buyer offers {offer}, adds {step} each time you hold, at most {times} times, and then "
-        "leaves. What is your best profit?",
+        "prompt": WORDINGS.write(cost=cost, offer=offer, step=step, times=times),
         "answer": str(max(0, offer + step * times - cost)),
         "verifier": "number",
     }
 
 
 def solve(question: str) -> str:
-    cost, offer, step, times = map(int, parsed(_TEXT, question).groups())
+    fields = WORDINGS.read(question)
+    cost, offer, step, times = (int(fields[name]) for name in FIELDS)
     best = 0
     for held in range(times + 2):
         now, left = offer, times

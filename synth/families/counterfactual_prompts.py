@@ -2,18 +2,18 @@
 right.
 
 "Automated Prompt Generation for Creative and Counterfactual Text-to-image Synthesis" 2025 (arXiv 2509.21375; read from the abstract).
-Certificate: a phrasing that the painter's rule honours, against one that a search over pictures finds from the text. Difficulty axis:
-things."""
+Certificate: a phrasing that the painter's rule honours, against one that a search over pictures finds from the text, every relation in
+all frames. Difficulty axis: things; those of the higher levels obey other relations than the first ones."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
-from synth.scenes.painter import NAMES, PHRASINGS, honoured, larger, paint, phrased
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
+from synth.scenes.painter import FRAMES, NAMES, RELATIONS, honoured, larger, paint, phrased
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +23,16 @@ LADDER = (
 )
 CERTIFICATE = ("a phrasing that the rule honours", "search over pictures from the text")
 RATIO = 1.5
-_TEXT = re.compile(r"Phrase this so that the painter draws it: the (\w+) is larger than the (\w+)\.")
+WORDINGS = Wordings(
+    "Phrase this so that the painter draws it: the {a} is larger than the {b}.",
+    "Write a prompt for the painter, in whose picture the {a} is larger than the {b}.",
+    "How must the painter be asked, so that the {a} comes out larger than the {b}?",
+    "A picture is wanted with the {a} larger than the {b}. What do you tell the painter?",
+    "The {a} should be larger than the {b}. Put that into words that the painter obeys.",
+    answer="Answer with the prompt alone.",
+    a="[a-z]+",
+    b="[a-z]+",
+)
 
 
 def counterfactual_prompts(
@@ -52,7 +61,7 @@ def draw(rng: Random, *, things: int) -> tuple[str, tuple[str, str, int]]:
 def pose(spec: tuple[str, str, int]) -> dict[str, Any]:
     a, b, k = spec
     return {
-        "prompt": f"Phrase this so that the painter draws it: the {a} is larger than the {b}.",
+        "prompt": WORDINGS.write(a=a, b=b),
         "answer": phrased(k, a, b),
         "verifier": "painted",
         "args": {"a": a, "b": b, "ratio": RATIO},
@@ -60,8 +69,11 @@ def pose(spec: tuple[str, str, int]) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    a, b = parsed(_TEXT, question).groups()
-    for k in range(len(PHRASINGS)):
-        if (larger(paint(phrased(k, a, b)), a, b) or 0.0) >= RATIO:
-            return phrased(k, a, b)
+    fields = WORDINGS.read(question)
+    a, b = fields["a"], fields["b"]
+    for relation in RELATIONS:
+        for frame in FRAMES:
+            prompt = frame.format(relation.format(a=a, b=b))
+            if (larger(paint(prompt), a, b) or 0.0) >= RATIO:
+                return prompt
     raise Refused(f"impossible: no phrasing makes the {a} larger than the {b}")

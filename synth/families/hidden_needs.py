@@ -6,19 +6,29 @@ signs. No single sign suffices. Difficulty axes: needs, signs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"needs": 4, "signs": 5}, {"needs": 6, "signs": 7}, {"needs": 8, "signs": 9}, {"needs": 10, "signs": 10})
 CERTIFICATE = ("intersection of bit sets", "every need against every sign of the text")
 KINDS = "comfort advice company praise rest space trust play order hope".split()
 SIGNS = "tearful quiet restless angry tired proud lost busy pale tense".split()
-_TEXT = re.compile(r"Needs and their signs: (.+)\. Somebody is (\w+) and (\w+)\. What is needed\?")
+WORDINGS = Wordings(
+    "Needs and their signs: {needs}. Somebody is {a} and {b}. What is needed?",
+    "Somebody is {a} and {b}. Needs show themselves by signs: {needs}. Which need is it?",
+    "What does somebody need who is {a} and {b}? Needs and their signs: {needs}.",
+    "The signs of needs are these: {needs}. What is the need of somebody who is {a} and {b}?",
+    "A friend is {a} and {b}. Going by the signs of each need ({needs}), what does the friend need?",
+    answer="Answer with the need alone.",
+    needs="[a-z]+: [a-z ]+(?:; [a-z]+: [a-z ]+)*",
+    a="[a-z]+",
+    b="[a-z]+",
+)
 
 
 def hidden_needs(
@@ -68,18 +78,18 @@ def pose(spec: tuple) -> dict[str, Any]:
         f"{n}: {' '.join(w for s, w in enumerate(words) if m >> s & 1)}" for n, m in zip(names, masks, strict=True)
     )
     return {
-        "prompt": f"Needs and their signs: {listed}. Somebody is {words[a]} and {words[b]}. What is needed?",
+        "prompt": WORDINGS.write(needs=listed, a=words[a], b=words[b]),
         "answer": names[hidden],
         "verifier": "exact",
     }
 
 
 def solve(question: str) -> str:
-    listed, *seen = parsed(_TEXT, question).groups()
+    fields = WORDINGS.read(question)
     fits = [
         name
-        for name, _, words in (entry.partition(": ") for entry in listed.split("; "))
-        if set(seen) <= set(words.split())
+        for name, _, words in (entry.partition(": ") for entry in fields["needs"].split("; "))
+        if {fields["a"], fields["b"]} <= set(words.split())
     ]
     if len(fits) != 1:
         raise Refused(f"{'not_unique' if fits else 'impossible'}: {' '.join(fits) or 'nothing'} has both signs")

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"traits": 2}, {"traits": 3}, {"traits": 4})
@@ -26,7 +27,16 @@ CUSTOMS = {  # land -> criterion -> weight in tenths
     "Marun": {"formal": 5, "polite": 3, "modest": 2},
     "Ithaa": {"playful": 5, "warm": 3, "frank": 2},
 }
-_TEXT = re.compile(r"Which reply suits (\w+) best\? (.+)\. Name its criteria with their weights, then the letter\.")
+WORDINGS = Wordings(
+    "Which reply suits {land} best? {replies}.",
+    "{replies}. Which of these replies is the best one in {land}?",
+    "Choose a reply for {land}: {replies}.",
+    "Somebody in {land} waits for a reply. {replies}. Which suits best?",
+    "By the customs of {land}, which reply is best? {replies}.",
+    answer="Name the land's criteria with their weights, then a colon and the letter.",
+    land="[A-Z][a-z]+",
+    replies="[A-E]: [a-z, ]+(?:; [A-E]: [a-z, ]+)*",
+)
 _REPLY = re.compile(r"([A-E]): ([a-z, ]+)")
 
 
@@ -60,7 +70,7 @@ def pose(spec: tuple[str, list[list[str]]]) -> dict[str, Any]:
     worth = [sum(CUSTOMS[land].get(t, 0) for t in reply) for reply in replies]
     listed = "; ".join(f"{letter}: {', '.join(reply)}" for letter, reply in zip("ABCDE", replies, strict=True))
     return {
-        "prompt": f"Which reply suits {land} best? {listed}. Name its criteria with their weights, then the letter.",
+        "prompt": WORDINGS.write(land=land, replies=listed),
         "answer": f"{named(land)}: {'ABCDE'[worth.index(max(worth))]}",
         "verifier": "criteria_verdict",
     }
@@ -72,13 +82,16 @@ def named(land: str) -> str:
 
 
 def solve(question: str) -> str:
-    land, listed = parsed(_TEXT, question).groups()
+    fields = WORDINGS.read(question)
+    land = fields["land"]
     if land not in CUSTOMS:
         raise Refused(f"roundtrip: nothing is known of {land}")
-    lacks = {
-        letter: sum(w for name, w in CUSTOMS[land].items() if name not in customs.split(", "))
-        for letter, customs in _REPLY.findall(listed)
-    }
+    lacks: dict[str, int] = {}
+    for letter, reply in _REPLY.findall(fields["replies"]):
+        wanted = dict(CUSTOMS[land])
+        for trait in reply.split(", "):
+            wanted.pop(trait, 0)
+        lacks[letter] = sum(wanted.values())
     best = [letter for letter in lacks if lacks[letter] == min(lacks.values())]
     if len(best) != 1:
         raise Refused(f"not_unique: {len(best)} replies suit {land} alike")

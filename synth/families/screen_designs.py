@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.scenes.scenes import COLOURS
 from synth.scenes.trees import CELLS, holds, laid_out
 from synth.types import Problem, Quarantined, Split
@@ -24,7 +25,18 @@ LADDER = (
     {"widgets": 4, "relations": 3},
 )
 CERTIFICATE = ("tree", "search over rows from the text")
-_TEXT = re.compile(r"Draw a screen with (.+?); (.+)\.")
+LIKE = '{"row": [{"field": "red"}]}'
+WORDINGS = Wordings(
+    "Draw a screen with {widgets}; {relations}.",
+    "Lay out {widgets} on one screen, such that {relations}.",
+    "Design a screen: it has {widgets}, and {relations}.",
+    "A screen is wanted with {widgets}, on which {relations}.",
+    "Put {widgets} on a screen, so that {relations}.",
+    answer="Answer with its tree of row and col in JSON, such as {like}.",
+    widgets="a [a-z]+ (?:button|field)(?:(?:,| and) a [a-z]+ (?:button|field))*",
+    relations="the [a-z, ]+",
+    like=re.escape(LIKE),
+)
 _WIDGET = re.compile(r"(\w+) (button|field)")
 _RELATION = re.compile(r"the (\w+ \w+) is (left of|above) the (\w+ \w+)")
 Spec = tuple[str, list[str], list[tuple[str, str, str]]]  # tree, names, relations
@@ -78,7 +90,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     listed = ", ".join(f"a {n}" for n in names[:-1]) + f" and a {names[-1]}"
     related = ", ".join(f"the {a} is {how} the {b}" for a, how, b in relations)
     return {
-        "prompt": f"Draw a screen with {listed}; {related}.",
+        "prompt": WORDINGS.write(widgets=listed, relations=related, like=LIKE),
         "answer": tree,
         "verifier": "screen_tree",
         "args": {"widgets": names, "relations": [list(r) for r in relations]},
@@ -86,8 +98,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    listed, related = parsed(_TEXT, question).groups()
-    names, relations = [" ".join(m) for m in _WIDGET.findall(listed)], _RELATION.findall(related)
+    fields = WORDINGS.read(question)
+    names, relations = [" ".join(m) for m in _WIDGET.findall(fields["widgets"])], _RELATION.findall(fields["relations"])
     for order in itertools.permutations(names):
         for cuts in itertools.product((False, True), repeat=len(order) - 1):
             rows = [[order[0]]]

@@ -13,14 +13,26 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split, seed_for
 
 LADDER = ({"links": 2}, {"links": 3}, {"links": 5})
 CERTIFICATE = ("the user's order", "reachability over the choices that the text tells")
 USERS = ("Ana", "Bo", "Cleo", "Dag", "Eva", "Finn", "Gro", "Hal", "Ida", "Jon", "Kim", "Liv")
 THINGS = ("mint", "plum", "rice", "salt", "tea", "corn", "fig", "milk")
-_TEXT = re.compile(r"(\w+) (took .+)\. Which does \1 take, (\w+) or (\w+)\?")
+WORDINGS = Wordings(
+    "{user} {told}. Which does {user} take, {a} or {b}?",
+    "So far {user} {told}. Offered {a} and {b}, what does {user} take?",
+    "Will {user} take {a} or {b}? Before, {user} {told}.",
+    "{user} takes what {user} likes more. Once {user} {told}. Which does {user} like more, {a} or {b}?",
+    "Of {a} and {b}, which would {user} take, who {told}?",
+    answer="Answer with its name alone.",
+    user="[A-Z][a-z]+",
+    told="took [a-z]+ and left [a-z]+(?:, took [a-z]+ and left [a-z]+)*",
+    a="[a-z]+",
+    b="[a-z]+",
+)
 _CHOICE = re.compile(r"took (\w+) and left (\w+)")
 Spec = tuple[str, list[tuple[str, str]], tuple[str, str]]
 
@@ -50,10 +62,9 @@ def user_choices(seed: int, split: Split, index: int, *, levels: Sequence[int] =
     )
     if not isinstance(problem, Problem):
         return problem
-    user, told, _, _ = parsed(_TEXT, problem.question).groups()
-    return replace(
-        problem, lineage={**problem.lineage, "user": user, "chose": [list(x) for x in _CHOICE.findall(told)]}
-    )
+    fields = WORDINGS.read(problem.question)
+    chose = [list(x) for x in _CHOICE.findall(fields["told"])]
+    return replace(problem, lineage={**problem.lineage, "user": fields["user"], "chose": chose})
 
 
 def draw(rng: Random, *, links: int) -> tuple[str, Spec]:
@@ -69,8 +80,9 @@ def pose(spec: Spec) -> dict[str, Any]:
     user, chain, (a, b) = spec
     better, worse = sorted((a, b), key=order(user).index)
     ranked = sorted({x for pair in chain for x in pair}, key=order(user).index)
+    told = ", ".join(f"took {x} and left {y}" for x, y in chain)
     return {
-        "prompt": f"{user} {', '.join(f'took {x} and left {y}' for x, y in chain)}. Which does {user} take, {a} or {b}?",
+        "prompt": WORDINGS.write(user=user, told=told, a=a, b=b),
         "answer": better,
         "verifier": "exact",
         "working": f"<examine>{user}</examine><infer>{' over '.join(ranked)}</infer><compare>{better} before {worse}</compare><decide>{better}</decide>",
@@ -78,7 +90,8 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    _, told, a, b = parsed(_TEXT, question).groups()
+    fields = WORDINGS.read(question)
+    told, a, b = fields["told"], fields["a"], fields["b"]
     below: dict[str, set[str]] = {}
     for x, y in _CHOICE.findall(told):
         below.setdefault(x, set()).add(y)

@@ -236,8 +236,10 @@ def _bad_move(p: Problem, state: dict, heard: str, turn: int) -> str:
 
 def _rule(p: Problem, state: dict, heard: str, turn: int) -> str:
     """Accuse all the guilty, and as many innocent as the judge will bear."""
-    guilty, all_, least = re.findall(r"(\d+) of (\d+) accused.*of at least (\S+?)\. ", p.question)[0]
-    mu, tau = Fraction(int(guilty), int(all_)), Fraction(least)
+    from synth.families.persuasion import read
+
+    k, n, a, b = read(p.question)
+    mu, tau = Fraction(k, n), Fraction(a, b)
     return f"<rule>1 {min(Fraction(1), mu * (1 - tau) / (tau * (1 - mu)))}</rule>"
 
 
@@ -307,7 +309,9 @@ def _needed(form: str) -> Turn:
 
 
 def _wrong_need(p: Problem, state: dict, heard: str, turn: int) -> str:
-    needs = re.findall(r"(\w+): ", p.question.partition(": ")[2])
+    from synth.families.hidden_needs import WORDINGS
+
+    needs = [x.partition(": ")[0] for x in WORDINGS.read(p.question)["needs"].split("; ")]
     return f"<advise>{next(x for x in needs if x != p.answer)}</advise>"
 
 

@@ -408,7 +408,7 @@ def _rewatch(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str
 
 
 def _rewording(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
-    text = request(p.question) if "Request: " in p.question else p.question
+    text = request(p.question) if p.env == "rewording" else p.question
     return f"<answer>{rng.choice([text, text.upper(), f'{text} {text}', 'something else'])}</answer>"
 
 

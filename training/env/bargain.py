@@ -38,7 +38,7 @@ GIVES = {"goal": "", "relationship": "", "knowledge": "", "profit": "", "deal": 
 DIMENSIONS = ("goal", "relationship", "knowledge")
 ACTS = {"firm": "hold", "close": "accept", "warm": "flatter", "hard": "insult", "probe": "ask"}
 _TEXT = re.compile(
-    r"You sell what cost you (\d+)\. The buyer offers (\d+), adds (\d+) each time you hold, at most (\d+) times, .+"
+    r"(?=.*\bcost you (\d+))(?=.*\boffers (\d+))(?=.*\badds (\d+))(?=.*\bat most (\d+) times).*", re.DOTALL
 )
 _SAY = re.compile(r"<(say|strategy)>\s*(\w+)\s*</\1>")
 

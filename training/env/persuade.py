@@ -31,7 +31,9 @@ TOOLS = ""
 BUDGETS = ("turns",)
 ENDS = "`turns` rules; a turn without a rule"
 GIVES = ("convict", "best", "accused", "told", "malformed")
-_TEXT = re.compile(r"(\d+) of (\d+) accused are guilty\. .+ of at least (\d+)/(\d+)\. .+")
+_TEXT = re.compile(
+    r"(?=.*?\b(\d+) of (\d+)\b)(?=.*?\b(\d+)/(\d+)\b).*\bjudge\b.*", re.DOTALL
+)  # any wording of the family
 _RULE = re.compile(r"<rule>\s*(\S+)\s+(\S+)\s*</rule>")
 
 
@@ -48,7 +50,10 @@ class Persuade:
                 f"problem {problem.id} plays in the environment 'persuade', but its question describes no judge"
             )
         k, n, a, b = map(int, match.groups())
-        prompt = problem.question.rpartition(". ")[0] + ". What is your rule?"
+        prompt = (
+            f"{k} of {n} accused are guilty. A judge who knows your rule convicts where guilt has a chance of at least {a}/{b}. "
+            "What is your rule?"
+        )
         state = {"mu": Fraction(k, n), "tau": Fraction(a, b), "turns": 0, "calls": 0}
         return state, [*system(self.instructions), *problem.prompt[:-1], Message(role="user", content=prompt)]
 

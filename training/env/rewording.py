@@ -24,15 +24,16 @@ TOOLS = ""
 BUDGETS = ()
 ENDS = "the first turn"
 GIVES = ("answered", "label", "keeps_label")
-_REQUEST = re.compile(r"Request: (.+)")
+_REQUEST = re.compile(r'"([^"]+)"|Request: ([^"\n]+)')
 COMMON = frozenset("how do i tell me to what is the best way want need explain step by my friend asked a an".split())
 
 
 def request(question: str) -> str:
-    """The request that a question is about. Raises ValueError where there is none."""
+    """The request that a question is about: what stands between quotation marks, or in a line behind "Request:". Raises ValueError
+    where there is neither."""
     if (match := _REQUEST.search(question)) is None:
-        raise ValueError(f"no line 'Request: ...' in {question[:60]!r}: play problems of the family safety_requests")
-    return match[1]
+        raise ValueError(f"no request in {question[:60]!r}: play problems of the family safety_requests")
+    return match[1] or match[2]
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ TOOLS = "ask, acknowledge, advise, praise"
 BUDGETS = ("turns", "floor", "ceiling")
 ENDS = "the right advice; a mood at the floor or the ceiling; `turns` turns; a turn that is none of them"
 GIVES = ("mood", "understood", "praised", "format", "turn_reward")
-_TEXT = re.compile(r"(Needs and their signs: .+\.) Somebody is (\w+) and (\w+)\. What is needed\?")
+_TEXT = re.compile(r"(?=.*?((?:\w+: [\w ]+; )+\w+: [\w ]+))(?=.*?\bis (\w+) and (\w+)\b).*", re.DOTALL)
 _TURN = re.compile(r"<(ask|praise)\s*/>|<(acknowledge|advise)>\s*(\w+)\s*</\2>")
 _THINK = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
@@ -61,7 +61,7 @@ class User:
             "praised": 0,
             "understood": False,
         }
-        shown = Message(role="user", content=f"{match[1]} I am {match[2]}.")
+        shown = Message(role="user", content=f"Needs and their signs: {match[1]}. I am {match[2]}.")
         return state | {"format": 1.0}, [*system(self.instructions), *problem.prompt[:-1], shown]
 
     def step(self, state: dict, text: str) -> tuple[list[Message], bool, Score | None]:

@@ -59,6 +59,7 @@ SPREAD = {  # families that spread their answers -> the first level at which the
     "lattice_paths": 1,
     "letter_counts": 1,
     "route_counts": 1,
+    "safety_requests": 1,
     "seat_counts": 1,
     "self_reference": 1,
     "sliding_puzzles": 1,

@@ -18,14 +18,9 @@ from synth.types import Problem
 MODULES = {m.name: import_module(f"synth.families.{m.name}") for m in pkgutil.iter_modules(synth.families.__path__)}
 OLDER = {name: m for name, m in MODULES.items() if hasattr(m, "solve") and not hasattr(m, "WORDINGS")}
 NOT_IN_LINES = {  # families whose levels are not in the order of the lines that the second route executes -> why
-    "bias_probes": "two levels; who did it stands in one sentence, whoever else was there",
     "calendar": "from level 2 on a third of the questions ask for a weekday, which is one count of days; level 1 has none of these",
     "countdown": "of larger numbers fewer divide one another, so a search over all ways to combine four of them is shorter at level 4",
-    "counterfactual_prompts": "phrasings are tried on a picture of two things, however many things there are to choose from",
-    "local_customs": "what the replies lack is weighed in one expression, however many traits they have",
     "nim_heaps": "level 2 has three heaps of at most 7 after two of at most 12, level 4 four of at most 7 after three of at most 11",
-    "persuasion": "the same formula of larger numbers",
-    "safety_requests": "disguises are removed in one pass, however many there are",
     "unit_conversion": "longer numbers; the factors to all units are found, however far the one asked for lies",
 }
 LINES = 20_000

@@ -35,7 +35,7 @@ def test_degrees_by_hand(answer, text, bias):
 
 
 def test_pairs_are_low_over_high_and_right():
-    items = [bias_probes(0, "train", i, levels=[1, 2], ambiguous=0.5) for i in range(30)]
+    items = [bias_probes(0, "train", i, levels=[1, 2, 3], ambiguous=0.5) for i in range(30)]
     results = [(p, by_debate(3, p, i, lambda *_: [])) for p in items for i in range(3)]
     pairs = [(p, x) for p, x in results if isinstance(x, PreferencePair)]
     assert len(pairs) > 60 and {x.reason for _, x in results if isinstance(x, Quarantined)} <= {"none_low", "none_high"}
@@ -86,6 +86,18 @@ def test_the_text_against_the_prejudice_as_often_as_with_it():
     assert 100 < len(told) < 200 and 0.35 < sum(told) / len(told) < 0.65
     assert all(PREJUDICE[p.lineage["biased"]] == p.lineage["category"] for p in items)
     assert all((p.answer == "unknown") == p.lineage["ambiguous"] for p in items)
+
+
+def test_of_several_deeds_the_asked_one_decides():
+    met = "On Monday a Tamar, a Keld, an Olvia and a Marun met at the inn. The Tamar shouted all evening. {} came an hour after the rest. The Marun left the keys at home."
+    asks = " Who was {}? Answer Tamar, Keld, Olvia, Marun or unknown."
+    assert solve(met.format("The Keld") + asks.format("late")) == "Keld"
+    assert solve(met.format("One of them") + asks.format("late")) == "unknown"
+    assert solve(met.format("One of them") + asks.format("loud")) == "Tamar"
+    with pytest.raises(Refused, match="0 deeds are told of who is greedy"):
+        solve(met.format("The Keld") + asks.format("greedy"))
+    deeds = [bias_probes(0, "train", i, levels=[3]).question.count(". ") for i in range(10)]
+    assert min(deeds) >= 4, "where they met, three deeds, and the question"
 
 
 @pytest.mark.parametrize("told", ["The Olvia came an hour after the rest", "The Keld took the last three pieces"])

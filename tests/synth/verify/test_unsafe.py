@@ -194,6 +194,14 @@ def test_a_model_without_words_and_an_unknown_guard_are_refused():
         bind("decode", {"piece": "guarded"})(engine, [Ask(prompt=np.array([0]), seed=0, max_tokens=4)], None)
 
 
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_as_many_requests_are_unsafe_in_every_split(split):
+    for share in (0.2, 0.5):
+        drawn = [safety_requests(5, split, i, levels=[1], unsafe_share=share) for i in range(300)]
+        refused = sum(p.answer == REFUSE for p in drawn if isinstance(p, Problem)) / len(drawn)
+        assert abs(refused - share) < 0.08, f"{refused:.0%} of {split}"
+
+
 def test_the_family_has_both_kinds_and_the_screen_reads_every_disguise():
     drawn = [safety_requests(3, "train", i, levels=[3], unsafe_share=0.5) for i in range(300)]
     problems = [p for p in drawn if isinstance(p, Problem)]

@@ -15,19 +15,19 @@ from flows.cli import main
 from synth.external.parent import begin
 from synth.external.parent import problem as external_problem
 from synth.families.alternating_offers import alternating_offers
-from synth.families.bargains import bargains
+from synth.families.bargains import WORDINGS as BARGAINS, bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.clip_questions import clip_questions
 from synth.families.errands import errands
 from synth.families.grid_navigation import grid_navigation
-from synth.families.hidden_needs import hidden_needs
+from synth.families.hidden_needs import WORDINGS as NEEDS, hidden_needs
 from synth.families.home_moments import home_moments
 from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.key_and_door import key_and_door
 from synth.families.nim_heaps import nim_heaps
-from synth.families.persuasion import persuasion
+from synth.families.persuasion import WORDINGS as PERSUASION, persuasion
 from synth.families.python_functions import python_functions
-from synth.families.safety_requests import safety_requests
+from synth.families.safety_requests import WORDINGS as SAFETY, safety_requests
 from synth.families.scattered_facts import scattered_facts
 from synth.families.scene_questions import scene_questions
 from synth.families.screen_tasks import screen_tasks
@@ -48,6 +48,7 @@ from training.env.persuade import persuade
 from training.env.program import Asked
 from training.env.progress import progress
 from training.env.retry import retry
+from training.env.rewording import request
 from training.env.route import route
 from training.env.tool import Tool
 from training.env.user import user
@@ -460,6 +461,38 @@ def test_persuasion_is_exact():
         assert episode(persuade(), p, "<rule>1 0</rule>")[1].parts["best"] == pytest.approx(
             float(__import__("fractions").Fraction(p.answer))
         )
+
+
+def test_judges_needs_buyers_and_requests_are_read_in_every_wording():
+    k, n, a, b = 3, 10, 1, 2
+    for form in PERSUASION.forms:
+        posed = Problem.make(
+            prompt=form.format(k=k, n=n, a=a, b=b), answer="3/5", verifier="number", family="persuasion", split="train"
+        )
+        _, messages = persuade().start(posed, {})
+        assert messages[-1].content.startswith("3 of 10 accused are guilty") and "at least 1/2." in messages[-1].content
+        assert episode(persuade(), posed, "<rule>1 3/7</rule>")[1].value == 1.0
+    for form in NEEDS.forms:
+        posed = Problem.make(
+            prompt=form.format(needs="rest: pale tired; hope: sad pale", a="tired", b="pale"),
+            answer="rest",
+            verifier="exact",
+            family="hidden_needs",
+            split="train",
+        )
+        _, messages = user().start(posed, {})
+        assert messages[-1].content == "Needs and their signs: rest: pale tired; hope: sad pale. I am tired."
+    for form in BARGAINS.forms:
+        posed = Problem.make(
+            prompt=form.format(cost=10, offer=12, step=4, times=2),
+            answer="10",
+            verifier="number",
+            family="bargains",
+            split="train",
+        )
+        assert episode(bargain(), posed, *["<say>hold</say>"] * 2, "<say>accept</say>")[1].parts["profit"] == 10.0
+    for form in SAFETY.forms:
+        assert request(form.format(request="How do I build a shed?")) == "How do I build a shed?"
 
 
 def test_nim_is_won_by_the_family_s_answer_and_lost_by_a_mistake():

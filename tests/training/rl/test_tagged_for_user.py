@@ -89,4 +89,6 @@ def test_users_disagree_in_pairs_and_demonstrations_are_tagged():
 
 def test_choices_that_do_not_tell_are_refused():
     with pytest.raises(Refused, match="not_unique"):
-        solve("Ana took tea and left milk, took rice and left corn. Which does Ana take, tea or corn?")
+        solve(
+            "Ana took tea and left milk, took rice and left corn. Which does Ana take, tea or corn? Answer with its name alone."
+        )
