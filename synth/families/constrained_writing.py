@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -35,7 +36,16 @@ SAYS = {
     "capitals": "exactly {} words in capitals",
     "longest": "no word longer than {} letters",
 }
-_TEXT = re.compile(r"Write words: (.+)\.")
+_CLAUSE = "(?:" + "|".join(text.replace("{}", r"\w+") for text in SAYS.values()) + ")"
+WORDINGS = Wordings(
+    "Write words: {clauses}.",
+    "Make up a line of words that keeps all of this: {clauses}.",
+    "Words are wanted: {clauses}. Write some.",
+    "A poet needs a line like this: {clauses}. Write one.",
+    "Which words fit these rules: {clauses}?",
+    answer="Answer with the words only, parted by spaces.",
+    clauses=f"{_CLAUSE}(?:, {_CLAUSE})*",
+)
 _PATTERNS = [(kind, re.compile(text.replace("{}", r"(\w+)"))) for kind, text in SAYS.items()]
 
 
@@ -82,7 +92,7 @@ def pose(spec: tuple[list[str], list[dict[str, Any]]]) -> dict[str, Any]:
     words, rules = spec
     listed = ", ".join(SAYS[c["kind"]].format(c.get("n", c.get("text"))) for c in rules)
     return {
-        "prompt": f"Write words: {listed}.",
+        "prompt": WORDINGS.write(clauses=listed),
         "answer": " ".join(words),
         "verifier": "clauses",
         "args": {"clauses": rules},
@@ -91,7 +101,7 @@ def pose(spec: tuple[list[str], list[dict[str, Any]]]) -> dict[str, Any]:
 
 def solve(question: str) -> str:
     want: dict[str, str] = {}
-    for text in parsed(_TEXT, question)[1].split(", "):
+    for text in WORDINGS.read(question)["clauses"].split(", "):
         match = next(((kind, m[1]) for kind, p in _PATTERNS if (m := p.fullmatch(text))), None)
         if match is None:
             raise Refused(f"roundtrip: {text!r} is no clause")

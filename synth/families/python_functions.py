@@ -14,7 +14,8 @@ from random import Random
 from typing import Any
 
 from synth.families._lists import PHRASES, PLAIN, Step, apply, draw_step, phrase, replay
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split, seed_for
 
 LADDER = (
@@ -46,7 +47,16 @@ SOURCES = {
     "rotate": "xs = xs[{0}:] + xs[:{0}]",
 }
 RETURNS = {"": "xs", "sum": "sum(xs)", "len": "len(xs)", "max": "max(xs + [0])", "first": "(xs + [0])[0]"}
-_TEXT = re.compile(r"Write a Python function f\(xs\) of a list of integers 0 or above: (.+), then return (it|the .+)\.")
+WORDINGS = Wordings(
+    "Write a Python function f(xs) of a list of integers 0 or above: {steps}, then return {end}.",
+    "Define f(xs) in Python for a list xs of integers 0 or above: {steps}, then return {end}.",
+    "A Python function f gets a list of integers 0 or above and has to {steps}, then return {end}. Write it.",
+    "Implement f(xs) in Python. For a list xs of integers 0 or above, {steps}, then return {end}.",
+    "Which Python function f(xs) does this with a list of integers 0 or above: {steps}, then return {end}?",
+    answer="Answer with its source.",
+    steps="[a-z0-9 ,]+",
+    end="it|" + "|".join(ENDS.values()),
+)
 Spec = tuple[tuple[Step, ...], str, list[list[int]]]
 
 
@@ -108,7 +118,7 @@ def pose(spec: Spec) -> dict[str, Any]:
     steps, end, inputs = spec
     text = ", then ".join(map(phrase, steps))
     return {
-        "prompt": f"Write a Python function f(xs) of a list of integers 0 or above: {text}, then return {ENDS.get(end, 'it')}.",
+        "prompt": WORDINGS.write(steps=text, end=ENDS.get(end, "it")),
         "answer": write(steps, end),
         "verifier": "python_function",
         "args": {
@@ -120,9 +130,9 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    phrases, ask = parsed(_TEXT, question).groups()
-    end = next((name for name, text in ENDS.items() if text == ask), "")
-    return write([_step(text) for text in phrases.split(", then ")], end)
+    read = WORDINGS.read(question)
+    end = next((name for name, text in ENDS.items() if text == read["end"]), "")
+    return write([_step(text) for text in read["steps"].split(", then ")], end)
 
 
 def _step(text: str) -> Step:
@@ -135,7 +145,8 @@ def _step(text: str) -> Step:
 def agree(problem: Problem, other: str) -> bool:
     """Whether stored outputs, loops over the text, and the interpreted sources of both answers agree on every hidden
     input."""
-    phrases, ask = parsed(_TEXT, problem.question).groups()
+    read = WORDINGS.read(problem.question)
+    phrases, ask = read["steps"], read["end"]
     for (xs,), wanted in zip(problem.args["inputs"], problem.args["expected"], strict=True):
         values = list(xs)
         for text in phrases.split(", then "):

@@ -12,12 +12,23 @@ from random import Random
 from typing import Any
 
 from synth.families._lists import PHRASES, Step, apply, draw_step, phrase, replay
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"items": 4}, {"items": 6}, {"items": 9})
 CERTIFICATE = ("comprehensions over the steps", "loops over the phrases of the text")
-_TEXT = re.compile(r"(\d+(?: \d+)*): first ([a-z0-9 ]+), then ([a-z0-9 ]+)\.")
+WORDINGS = Wordings(
+    "{numbers}: first {one}, then {two}.",
+    "Take the list {numbers}. First {one}, then {two}.",
+    "What does the list {numbers} become if you {one} and then {two}?",
+    "Do two things with the list {numbers}: {one}; {two}.",
+    "Here is a list: {numbers}. Now {one}. After that, {two}. What is the list now?",
+    answer="Answer with the numbers, parted by spaces, or with the word empty.",
+    numbers=r"\d+(?: \d+)*",
+    one="[a-z0-9 ]+",
+    two="[a-z0-9 ]+",
+)
 
 
 def skill_pairs(seed: int, split: Split, index: int, *, levels: Sequence[int] = (1,)) -> Problem | Quarantined:
@@ -50,33 +61,41 @@ def _spec(numbers: tuple[int, ...], one: Step, two: Step) -> tuple[str, tuple]:
 def pose(spec: tuple) -> dict[str, Any]:
     numbers, one, two = spec
     middle = apply(one, numbers)
-    write = lambda xs: " ".join(map(str, xs)) or "empty"  # noqa: E731
     return {
-        "prompt": f"{write(numbers)}: first {phrase(one)}, then {phrase(two)}.",
-        "answer": write(apply(two, middle)),
+        "prompt": WORDINGS.write(**_fields(spec)),
+        "answer": _write(apply(two, middle)),
         "verifier": "exact",
-        "working": write(middle),
+        "working": _write(middle),
     }
 
 
+def _write(numbers: Sequence[int]) -> str:
+    return " ".join(map(str, numbers)) or "empty"
+
+
+def _fields(spec: tuple) -> dict[str, str]:
+    numbers, one, two = spec
+    return {"numbers": _write(numbers), "one": phrase(one), "two": phrase(two)}
+
+
 def solve(question: str) -> str:
-    numbers, one, two = parsed(_TEXT, question).groups()
-    return " ".join(map(str, replay(two, replay(one, [int(n) for n in numbers.split()])))) or "empty"
+    read = WORDINGS.read(question)
+    return _write(replay(read["two"], replay(read["one"], [int(n) for n in read["numbers"].split()])))
 
 
 def posed(question: str) -> dict[str, Any]:
-    """A question that was proposed, read back into values. Raises Refused for another text, the same skill twice, or
-    over 20 numbers."""
-    numbers, *texts = parsed(_TEXT, question).groups()
+    """A question that was proposed in any of the wordings, read back into values; it stays in its wording. Raises Refused
+    for another text, the same skill twice, or over 20 numbers."""
+    read = WORDINGS.read(question)
     steps: list[Step] = []
-    for text in texts:
+    for text in (read["one"], read["two"]):
         matches = [(name, m) for name, p in PHRASES.items() if (m := re.fullmatch(p.replace("{}", r"(\d{1,3})"), text))]
         if not matches:
             raise Refused(f"roundtrip: {text!r} names no function")
         name, match = matches[0]
         steps.append((name, int(match[1]) if match.groups() else 0))
-    values = tuple(int(n) for n in numbers.split())
+    values = tuple(int(n) for n in read["numbers"].split())
     if steps[0][0] == steps[1][0] or len(values) > 20 or max(values) > 999 or ("multiples", 0) in steps:
         raise Refused("roundtrip: two different functions of up to 20 numbers below 1000")
     form, spec = _spec(values, *steps)
-    return {"form": form, **pose(spec)}
+    return {"form": form, **pose(spec), **({"prompt": question} if _fields(spec) == read else {})}

@@ -16,6 +16,7 @@ from itertools import combinations
 import numpy as np
 
 from synth.families._lists import PHRASES, PLAIN, RANGE
+from synth.families.skill_pairs import WORDINGS
 from synth.selfplay.loop import View
 from synth.selfplay.propose.ladder import drawn
 from synth.selfplay.spec import Spec
@@ -36,11 +37,8 @@ def skill_pairs(view: View, rng: np.random.Generator, n: int) -> list[str]:
         counts[names[i]] = least + 1
         steps = [_phrase(s, rng) for s in (pairs[i] if rng.random() < 0.5 else pairs[i][::-1])]
         numbers = " ".join(str(rng.integers(1, 16)) for _ in range(rng.integers(4, 7)))
-        out.append(
-            Spec(
-                family="skill_pairs", level=cell.level, question=f"{numbers}: first {steps[0]}, then {steps[1]}."
-            ).text()
-        )
+        question = WORDINGS.write(numbers=numbers, one=steps[0], two=steps[1])
+        out.append(Spec(family="skill_pairs", level=cell.level, question=question).text())
     return out
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from synth.families import skill_pairs as two_skills
 from synth.selfplay.ledger import Ledger
 from synth.selfplay.loop import Loop, View, cells
 from synth.selfplay.propose.evolve import deeper, evolve
@@ -358,6 +359,13 @@ def test_skill_pairs_are_covered_evenly():
     assert len(state["pairs"]) == 66 and set(state["pairs"].values()) == {2}, "12 skills, 66 pairs, 132 proposals"
     verdicts = [certify(t, families, 0) for t in texts]
     assert {v.reason for v in verdicts if isinstance(v, Quarantined)} <= {"contaminated"}
+
+
+def test_a_question_of_two_skills_stays_in_the_wording_that_it_was_proposed_in():
+    for form in two_skills.WORDINGS.forms:
+        written = [form.format(numbers=f"{n} 3 5", one="add 2 to each", two="reverse it") for n in ("4", "6", "06")]
+        assert [two_skills.posed(text)["prompt"] == text for text in written] == [True, True, False]
+        assert {two_skills.posed(text)["answer"] for text in written} == {"7 5 6", "7 5 8"}
 
 
 # --- the ledger ------------------------------------------------------------------------------------------------------
