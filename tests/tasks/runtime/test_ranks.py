@@ -194,25 +194,43 @@ def test_processes_of_torchrun_make_what_ours_make_and_one_that_is_killed_is_sta
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rank", "restarts"), [(1, 1), (0, 0)])
-def test_a_process_of_torchrun_that_hangs_is_ended(alone, tmp_path, rank, restarts):
-    """The others look: torchrun starts all again, or ends with the code that says that it may help."""
+def test_a_process_of_torchrun_that_hangs_is_ended_and_all_are_started_again(alone, tmp_path):
+    """The others look. It is the first that hangs, so another has to say it, whose messages go to a log."""
     hung = planned(alone, tmp_path / "hung", sft=1)
-    point = f"{('sft', 'sft_1')[rank]}/train.step:8"
     began = time.monotonic()
-    args = ("2", "--max-restarts", str(restarts), "-m", "flows.sft")
-    env = {"ESPALIER_FAULT": f"{point}=hang", ranks.SILENCE: "8"}
-    stderr = torchrun(hung, *args, code=0 if restarts else TRANSIENT, module="tasks.runtime.torchrun", **env)
+    args, env = ("2", "--max-restarts", "1", "-m", "flows.sft"), {ranks.SILENCE: "8"}
+    env |= {"ESPALIER_FAULT": "sft/train.step:8=hang"}
+    stderr = torchrun(hung, *args, module="tasks.runtime.torchrun", **env)
     assert time.monotonic() - began < 200, "not six hours"
     sentences = [line for line in stderr.splitlines() if line.startswith("error: ")]
     assert len(sentences) == 1, stderr
-    assert re.search(rf"sft: process {rank} of 2 has computed for \d+ s without a sign while the others", sentences[0])
+    assert re.search(r"sft: process 0 of 2 has computed for \d+ s without a sign while the others", sentences[0])
     assert not [p for p in psutil.process_iter(["cwd"]) if p.info["cwd"] == str(hung)], "nobody is left"
-    if restarts:
-        assert stderr.count("going on after step 2 of 7 (sft)") == 1
-        plain = planned(alone, tmp_path / "plain", sft=2)
-        small.run(plain, "sft")
-        assert small.outputs(hung, "sft") == small.outputs(plain, "sft")
+    assert stderr.count("going on after step 2 of 7 (sft)") == 1
+    plain = planned(alone, tmp_path / "plain", sft=2)
+    small.run(plain, "sft")
+    assert small.outputs(hung, "sft") == small.outputs(plain, "sft")
+
+
+def test_who_of_torchruns_processes_ends_and_who_says_so(tmp_path, monkeypatch, capfd):
+    """The first that does not hang says it; the others end a little later, in silence, with the same code."""
+
+    class Ended(Exception):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    monkeypatch.setattr(ranks.os, "_exit", end)
+    monkeypatch.setattr(ranks, "FIRST", 0.0)
+    files = [tmp_path / f"{rank}.beat" for rank in range(3)]
+    for late, speaker in ((0, 1), (1, 0), (2, 0)):
+        for rank, file in enumerate(files):
+            file.write_text(f"{'computes' if rank == late else 'waits'} {time.monotonic() - 50} 0.01")
+        for rank in range(3):
+            with pytest.raises(Ended, match=str(TRANSIENT)):
+                ranks._watch("sft", files, ranks.Rank(rank, 3, rank), 0.4)
+            assert (f"sft: process {late} of 3 has computed for 50 s" in capfd.readouterr().err) is (rank == speaker)
 
 
 def test_of_another_machine_what_it_says_is_seen_to_change_by_the_own_clock(tmp_path):
