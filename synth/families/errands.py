@@ -11,9 +11,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
-from synth.verify._corridor import MOVES, SAID, TEXT, Now, fewest, moved
+from synth.verify._corridor import MOVES, SAID, Now, fewest, moved
 
 LADDER = (
     {"cells": 9, "parcels": 2},
@@ -23,6 +24,17 @@ LADDER = (
 )
 CERTIFICATE = ("breadth-first search", "values of all states, improved until they stay")
 RULES = tuple(SAID)
+STEP = "Each step both move one cell or stay, and what either stands on is collected."
+WORDINGS = Wordings(
+    f"A corridor of {{cells}} cells. You are at {{you}}, your partner at {{partner}}, parcels at {{parcels}}. {STEP} {{rule}}. In how few steps is all collected?",
+    f"In a corridor of {{cells}} cells there are parcels at {{parcels}}. You are at {{you}}, your partner at {{partner}}. {{rule}}. {STEP} How many steps does it take at least to collect all?",
+    f"How soon can two collect all that lies in a corridor of {{cells}} cells? You are at {{you}}, your partner at {{partner}}, parcels at {{parcels}}. {STEP} {{rule}}.",
+    f"You are at {{you}} in a corridor of {{cells}} cells, your partner at {{partner}}, parcels at {{parcels}}. {{rule}}. {STEP} What is the fewest number of steps that collects all?",
+    f"Two share a corridor of {{cells}} cells. You are at {{you}}, your partner at {{partner}}, parcels at {{parcels}}. {STEP} {{rule}}. After how few steps is nothing left?",
+    answer="Answer with one number.",
+    parcels="[0-9 ]+",
+    rule="Your partner [a-z, ]+",
+)
 Spec = tuple[int, int, int, tuple[int, ...], str]
 
 
@@ -58,9 +70,10 @@ def errands(
     )
     if not isinstance(problem, Problem) or env != "corridor":
         return problem
-    cells, you, partner, listed, statement = parsed(TEXT, problem.question).groups()
-    rule = next(name for name, words in SAID.items() if words == statement)
-    turns = shortest(int(cells), (int(you), int(partner), tuple(int(x) for x in listed.split())), rule)
+    told = WORDINGS.read(problem.question)
+    rule = next(name for name, words in SAID.items() if words == told["rule"])
+    parcels = tuple(int(x) for x in told["parcels"].split())
+    turns = shortest(int(told["cells"]), (int(told["you"]), int(told["partner"]), parcels), rule)
     return replace(problem, lineage={**problem.lineage, "demonstration": turns})
 
 
@@ -85,22 +98,23 @@ def shortest(cells: int, now: Now, rule: str) -> list[str]:
 def pose(spec: Spec) -> dict[str, Any]:
     cells, you, partner, parcels, rule = spec
     return {
-        "prompt": f"A corridor of {cells} cells. You are at {you}, your partner at {partner}, parcels at {' '.join(map(str, parcels))}. Each step both "
-        f"move one cell or stay, and what either stands on is collected. {SAID[rule]}. In how few steps is all collected?",
+        "prompt": WORDINGS.write(
+            cells=cells, you=you, partner=partner, parcels=" ".join(map(str, parcels)), rule=SAID[rule]
+        ),
         "answer": str(fewest(cells, (you, partner, parcels), rule)),
         "verifier": "number",
     }
 
 
 def solve(question: str) -> str:
-    cells, you, partner, listed, told = parsed(TEXT, question).groups()
-    n, parcels = int(cells), [int(x) for x in listed.split()]
+    fields = WORDINGS.read(question)
+    n, parcels = int(fields["cells"]), [int(x) for x in fields["parcels"].split()]
     goes: Callable[[int, list[int]], int] = {
         SAID["nearest"]: lambda at, left: sorted(left, key=lambda x: (abs(x - at), x))[0],
         SAID["lowest"]: lambda at, left: left[0],
         SAID["highest"]: lambda at, left: left[-1],
         SAID["still"]: lambda at, left: at,
-    }.get(told) or _unknown(told)
+    }.get(fields["rule"]) or _unknown(fields["rule"])
     left_of = [[x for k, x in enumerate(parcels) if m >> k & 1] for m in range(2 ** len(parcels))]
     mask = lambda m, a, b: m & ~sum(1 << k for k, x in enumerate(parcels) if x in (a, b))
     follow = {}
@@ -119,7 +133,7 @@ def solve(question: str) -> str:
         if not better:
             break
         values |= better
-    fewest = values[int(you), int(partner), len(left_of) - 1]
+    fewest = values[int(fields["you"]), int(fields["partner"]), len(left_of) - 1]
     if fewest >= worst:
         raise Refused("impossible: not all is ever collected")
     return str(fewest)

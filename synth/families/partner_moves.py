@@ -6,12 +6,12 @@ to parcel of what the text says. Difficulty axes: cells, parcels, steps."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 from synth.verify._corridor import SAID, moved
 
@@ -25,11 +25,17 @@ CERTIFICATE = ("the game played step by step", "whole walks from parcel to parce
 RULES = ("nearest", "lowest", "highest")
 ASKS = ("moves", "there")
 _THERE = "At which cell is the parcel that is nearest to your partner now, of two the lower?"
-TEXT = re.compile(
-    r"A corridor of (\d+) cells\. You stay at (\d+), your partner is at (\d+), parcels are at ([\d ]+)\. Each step your partner moves one cell and "
-    r"collects what is there, until nothing is left\. (.+)\. (?:At which cell is your partner after (\d+) steps\?|"
-    + re.escape(_THERE)
-    + ")"
+_AFTER = "At which cell is your partner after {} steps?"
+WORDINGS = Wordings(
+    "A corridor of {cells} cells. You stay at {you}, your partner is at {partner}, parcels are at {parcels}. Each step your partner moves one cell and collects what is there, until nothing is left. {rule}. {ask}",
+    "{ask} In a corridor of {cells} cells you stay at {you}, your partner is at {partner}, parcels are at {parcels}. {rule}, one cell each step, and collects what is there, until nothing is left.",
+    "Parcels are at {parcels} in a corridor of {cells} cells, you stay at {you}, and your partner is at {partner}. {rule}, one cell each step, and collects what is there, until nothing is left. {ask}",
+    "Your partner is at {partner} in a corridor of {cells} cells, you stay at {you}, parcels are at {parcels}. Each step your partner moves one cell and collects what is there, until nothing is left. {rule}. {ask}",
+    "{rule}, one cell each step, and collects what is there, until nothing is left. In this corridor of {cells} cells you stay at {you}, your partner is at {partner}, parcels are at {parcels}. {ask}",
+    answer="Answer with one number.",
+    parcels="[0-9 ]+",
+    rule="Your partner goes [a-z, ]+?",
+    ask=f"(?:{_AFTER.format('[0-9]+')[:-1]}|{_THERE[:-1]})[?]",
 )
 Spec = tuple[int, int, int, tuple[int, ...], str, int]  # the last: steps, 0 where it is asked what is there
 
@@ -79,24 +85,24 @@ def pose(spec: Spec) -> dict[str, Any]:
     now = (you, partner, parcels)
     for _ in range(steps):
         now = moved(now, rule, 0)
-    ask = f"At which cell is your partner after {steps} steps?" if steps else _THERE
+    ask = _AFTER.format(steps) if steps else _THERE
     answer = now[1] if steps else min(parcels, key=lambda x: (abs(x - partner), x))
     return {
-        "prompt": f"A corridor of {cells} cells. You stay at {you}, your partner is at {partner}, parcels are at {' '.join(map(str, parcels))}. "
-        "Each step your partner moves one cell and collects what is there, until nothing is left. "
-        f"{SAID[rule]}. {ask}",
+        "prompt": WORDINGS.write(
+            cells=cells, you=you, partner=partner, parcels=" ".join(map(str, parcels)), rule=SAID[rule], ask=ask
+        ),
         "answer": str(answer),
         "verifier": "number",
     }
 
 
 def solve(question: str) -> str:
-    cells, _, partner, listed, told, steps = parsed(TEXT, question).groups()
-    at, left = int(partner), [int(x) for x in listed.split()]
-    if steps is None:  # outwards from the partner, the lower side first
-        ring = [x for d in range(int(cells)) for x in (at - d, at + d) if x in left]
+    fields = WORDINGS.read(question)
+    at, left, told = int(fields["partner"]), integers(fields["parcels"]), fields["rule"]
+    if not (steps := integers(fields["ask"])):  # outwards from the partner, the lower side first
+        ring = [x for d in range(int(fields["cells"])) for x in (at - d, at + d) if x in left]
         return str(ring[0])
-    time = int(steps)
+    (time,) = steps
     while left and time:
         if told == SAID["nearest"]:
             aim = min(left, key=lambda x: (abs(x - at), x))

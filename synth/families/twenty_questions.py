@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings
 from synth.types import Problem, Quarantined, Split
 
 LADDER = (
@@ -23,7 +24,16 @@ LADDER = (
 CERTIFICATE = ("intersection of bit sets", "every thing against every answer of the text")
 PROPERTIES = "red round heavy soft old sweet loud small wet sharp warm smooth".split()
 SYLLABLES = "bo da fe gu ki lo mu na po ri so tu va we zi".split()
-_TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
+WORDINGS = Wordings(
+    "{things}. {answers}. Which one is it?",
+    "Which of these is meant? {things}. {answers}.",
+    "One of these things is meant. {things}. {answers}. Which?",
+    "{answers}. Which of these things is it? {things}.",
+    "Find out which thing is meant. {things}. {answers}.",
+    answer="Answer with its name alone.",
+    things="[a-z]+: [a-z ]+(?:; [a-z]+: [a-z ]+)*",
+    answers="Is it [a-z]+[?] (?:yes|no)(?: Is it [a-z]+[?] (?:yes|no))*",
+)
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _ANSWER = re.compile(r"Is it (\w+)\? (yes|no)")
 
@@ -89,14 +99,18 @@ def pose(spec: tuple) -> dict[str, Any]:
         f"{n}: {' '.join(w for p, w in enumerate(words) if m >> p & 1)}" for n, m in zip(names, masks, strict=True)
     )
     answers = " ".join(f"Is it {words[p]}? {'yes' if masks[hidden] >> p & 1 else 'no'}" for p in order)
-    return {"prompt": f"{listed}. {answers}. Which one is it?", "answer": names[hidden], "verifier": "exact"}
+    return {
+        "prompt": WORDINGS.write(things=listed, answers=answers),
+        "answer": names[hidden],
+        "verifier": "exact",
+    }
 
 
 def solve(question: str) -> str:
-    listed, answers = parsed(_TEXT, question).groups()
+    fields = WORDINGS.read(question)
     fits = []
-    for name, words in _THING.findall(listed):
-        if all((word in words.split()) == (answer == "yes") for word, answer in _ANSWER.findall(answers)):
+    for name, words in _THING.findall(fields["things"]):
+        if all((word in words.split()) == (answer == "yes") for word, answer in _ANSWER.findall(fields["answers"])):
             fits.append(name)
     if len(fits) != 1:
         raise Refused(f"{'not_unique' if fits else 'impossible'}: {' '.join(fits) or 'nothing'} fits")

@@ -12,9 +12,10 @@ SAID = {
     "highest": "Your partner goes to the highest parcel",
     "still": "Your partner never moves",
 }  # rule -> the sentence about it
-TEXT = re.compile(
-    r"A corridor of (\d+) cells\. You are at (\d+), your partner at (\d+), parcels at ([\d ]+)\. Each step both move one cell or stay, and "
-    r"what either stands on is collected\. (.+)\. In how few steps is all collected\?"
+TEXT = re.compile(  # in any wording of the family
+    r"(?=.*\bcorridor of (\d+) cells)(?=.*\b[Yy]ou are at (\d+))(?=.*\bpartner at (\d+))(?=.*\bparcels at ([\d ]+))"
+    rf"(?=.*\b({'|'.join(SAID.values())})\.).*",
+    re.DOTALL,
 )
 Now = tuple[int, int, tuple[int, ...]]  # where you are, where the partner is, what is left
 

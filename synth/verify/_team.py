@@ -4,7 +4,7 @@ share. A game tells its start as a text, and says from a state what you may do, 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 State = tuple[Any, ...]
@@ -12,7 +12,7 @@ State = tuple[Any, ...]
 
 class Game(Protocol):
     SAID: dict[str, str]  # rule -> the sentence about it
-    TEXT: re.Pattern[str]  # a whole question; the group "rule" is the sentence
+    TEXT: re.Pattern[str]  # a whole question in any wording; the group "rule" is the sentence
 
     def start(self, match: re.Match[str]) -> State: ...
     def acts(self, state: State) -> Sequence[str]: ...
@@ -20,6 +20,12 @@ class Game(Protocol):
     def moved(self, state: State, rule: str, act: str) -> State | None: ...
     def done(self, state: State) -> bool: ...
     def shown(self, state: State, rule: str) -> str: ...
+
+
+def _told(said: Mapping[str, str], *facts: str) -> re.Pattern[str]:
+    """A question that tells each of the facts somewhere, and one of the sentences about a rule."""
+    told = "".join(f"(?=.*\\b{fact})" for fact in facts)
+    return re.compile(rf"{told}(?=.*\b(?P<rule>{'|'.join(said.values())})\.).*", re.DOTALL)
 
 
 class Meet:
@@ -31,10 +37,7 @@ class Meet:
         "stays": "Your partner stays",
         "opposes": "Your partner takes the opposite of your last step, and stays at first",
     }
-    TEXT = re.compile(
-        r"A ring of (\d+) rooms, from 1 up and then 1 again\. You are in room (\d+), your partner in room (\d+)\. Each step both go one up, one down or "
-        r"stay\. (?P<rule>.+)\. After how few steps can you be in one room\?"
-    )
+    TEXT = _told(SAID, r"ring of (\d+) rooms", r"[Yy]ou are in room (\d+)", r"partner in room (\d+)")
     STEPS = {"up": 1, "stay": 0, "down": -1}
 
     def start(self, match: re.Match[str]) -> State:
@@ -67,10 +70,7 @@ class Kitchen:
         "cooks": "Your partner takes the first order whose next task is cook",
         "waits": "Your partner waits",
     }
-    TEXT = re.compile(
-        r"Orders, to be served as listed: ([a-z ;]+)\. Each step you and your partner both do the next task of an order or wait; in the same order it is "
-        r"done once\. (?P<rule>.+)\. In how few steps is all served\?"
-    )
+    TEXT = _told(SAID, r"served as listed: ([a-z ;]+)\.")
 
     def start(self, match: re.Match[str]) -> State:
         return tuple((name, tuple(tasks)) for name, *tasks in (x.split() for x in match[1].split("; ")))
@@ -113,10 +113,7 @@ class Hints:
         "left": "Asked, your partner names your first card from the left not named yet",
         "right": "Asked, your partner names your first card from the right not named yet",
     }
-    TEXT = re.compile(
-        r"Your cards, which only your partner sees: ([\d ]+), 1 to (\d+) in some order\. Play 1 to (\d+), lowest first\. Each step you play a card or ask\. "
-        r"(?P<rule>.+)\. In how few steps can it be done, playing only what you then know\?"
-    )
+    TEXT = _told(SAID, r"partner sees: ([\d ]+), 1 to (\d+) in some order", r"[Pp]lay 1 to (\d+), lowest first")
 
     def start(self, match: re.Match[str]) -> State:
         return tuple(map(int, match[1].split())), int(match[3]), 0, frozenset(), 0

@@ -28,7 +28,9 @@ TOOLS = "ask"
 BUDGETS = ("most", "budget")
 ENDS = "a name said; a question beyond `most`; a turn that is neither"
 GIVES = ("answered", "right", "calls", "left", "turn_reward")
-_TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
+_TEXT = re.compile(  # the things and the answers in any wording
+    r"(?=.*?\b((?:\w+: [\w ]+; )+\w+: [\w ]+))(?=.*?(Is it \w+\? (?:yes|no)(?: Is it \w+\? (?:yes|no))*)).*", re.DOTALL
+)
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _HINT = re.compile(r"Is it (\w+)\? (yes|no)")
 _ASK = re.compile(r"<ask>\s*(\w+)\s*</ask>")

@@ -29,7 +29,7 @@ TOOLS = "ask"
 BUDGETS = ("budget",)
 ENDS = "an answer; `budget` turns without one"
 GIVES = ("answered", "right", "turns", "repeated", "invalid", "left", "turn_reward")
-_TEXT = re.compile(r"(.+)\. (Is it .+)\. Which one is it\?")
+_TEXT = re.compile(r"(?=.*?\b((?:\w+: [\w ]+; )+\w+: [\w ]+)).*\bIs it .*", re.DOTALL)  # the things in any wording
 _THING = re.compile(r"(\w+): ([\w ]+)")
 _ASK = re.compile(r"<ask>\s*(\w+)\s*</ask>")
 

@@ -64,6 +64,7 @@ SPREAD = {  # families that spread their answers -> the first level at which the
     "self_reference": 1,
     "sliding_puzzles": 1,
     "sokoban_pushes": 1,
+    "teamwork": 1,
     "tic_tac_toe": 1,
     "transit_maps": 1,
 }

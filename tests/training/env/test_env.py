@@ -4,6 +4,7 @@ counted by hand."""
 import importlib
 import inspect
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from synth.families.alternating_offers import alternating_offers
 from synth.families.bargains import WORDINGS as BARGAINS, bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.clip_questions import clip_questions
-from synth.families.errands import errands
+from synth.families.errands import WORDINGS as ERRANDS, errands
 from synth.families.grid_navigation import grid_navigation
 from synth.families.hidden_needs import WORDINGS as NEEDS, hidden_needs
 from synth.families.home_moments import home_moments
@@ -34,7 +35,7 @@ from synth.families.screen_tasks import screen_tasks
 from synth.families.teamwork import teamwork
 from synth.families.text_to_sql import text_to_sql
 from synth.families.tool_pipelines import tool_pipelines
-from synth.families.twenty_questions import twenty_questions
+from synth.families.twenty_questions import WORDINGS as THINGS, twenty_questions
 from synth.scenes import draw
 from synth.types import Message, Problem, Sampling, Scored, Unscorable
 from tasks.planning.code import constant, knobs
@@ -278,8 +279,7 @@ def test_questions_to_a_record():
 @pytest.mark.parametrize("variant", ["accuracy", "log_accuracy", "entropy", "information"])
 def test_what_questions_teach_adds_up(variant):
     problem = twenty_questions(3, "train", 1, levels=[2])
-    words = problem.question.partition(". Is it ")[2].replace("Is it ", "")
-    asks = [f"<ask>{w.rstrip('?')}</ask>" for w in words.split() if w.endswith("?") and w != "it?"]
+    asks = [f"<ask>{w}</ask>" for w in re.findall(r"(\w+)\?", THINGS.read(problem.question)["answers"])]
     _, score, rewards, state = episode(
         curious(variant=variant, gamma=1.0, success=0.0, most=20), problem, *asks, f"<answer>{problem.answer}</answer>"
     )
@@ -491,6 +491,19 @@ def test_judges_needs_buyers_and_requests_are_read_in_every_wording():
             split="train",
         )
         assert episode(bargain(), posed, *["<say>hold</say>"] * 2, "<say>accept</say>")[1].parts["profit"] == 10.0
+    for form in ERRANDS.forms:
+        told = form.format(cells=5, you=2, partner=4, parcels="1 5", rule="Your partner goes to the lowest parcel")
+        posed = Problem.make(prompt=told, answer="3", verifier="number", family="errands", split="train")
+        _, messages = env_of("corridor").start(posed, {})
+        said = "A corridor of 5 cells. Your partner goes to the lowest parcel. You: 2. Partner: 4. Parcels: 1 5."
+        assert messages[-1].content == said
+    for form in THINGS.forms:
+        told = form.format(things="bo: red; da: heavy soft; fe: red heavy", answers="Is it red? yes Is it heavy? no")
+        posed = Problem.make(prompt=told, answer="bo", verifier="exact", family="twenty_questions", split="train")
+        for host in (env_of("ask", reveal=1), diagnose()):
+            state, messages = host.start(posed, {})
+            assert state["things"] == {"bo": {"red"}, "da": {"heavy", "soft"}, "fe": {"red", "heavy"}}
+            assert messages[-1].content.startswith("bo: red; da: heavy soft; fe: red heavy.")
     for form in SAFETY.forms:
         assert request(form.format(request="How do I build a shed?")) == "How do I build a shed?"
 

@@ -3,11 +3,13 @@ by programs."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from synth.families.grid_navigation import grid_navigation
 from synth.families.integer_arithmetic import integer_arithmetic
-from synth.families.twenty_questions import twenty_questions
+from synth.families.twenty_questions import WORDINGS, twenty_questions
 from synth.types import Problem, Unscorable
 from training.env.ask import ask
 from training.env.overseen import overseen
@@ -110,9 +112,7 @@ def test_turns_are_rewarded_one_by_one():
 def test_asking_what_the_family_asked_leaves_one(index):
     problem = twenty_questions(3, "train", index, levels=[2], env="ask")
     state, shown = ask().start(problem, {})
-    for word in [
-        w.rstrip("?") for w in problem.question.partition(". Is it ")[2].split() if w.endswith("?") and w != "it?"
-    ]:
+    for word in re.findall(r"(\w+)\?", WORDINGS.read(problem.question)["answers"]):
         ask().step(state, f"<ask>{word}</ask>")
     assert state["left"] == [problem.answer] and problem.env == "ask"
 

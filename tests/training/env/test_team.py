@@ -2,9 +2,9 @@
 
 import pytest
 
-from synth.families.teamwork import solve, teamwork
+from synth.families.teamwork import WORDINGS, solve, teamwork
 from synth.types import Problem, Scored
-from synth.verify._team import GAMES, RULES, best
+from synth.verify._team import GAMES, RULES, best, read
 from training.env.team import team
 
 SUM = Problem.make(prompt="What is 2 + 2?", answer="4", verifier="number", family="x", split="train")
@@ -63,11 +63,28 @@ def test_the_best_turns_earn_all_and_nothing_shorter_is_sure(rule):
         assert score.parts["steps"] == score.parts["fewest"] == float(solve(problem.question))
 
 
+def test_the_game_is_read_in_every_wording():
+    fields = {
+        "meet": {"rooms": "7", "you": "1", "partner": "5"},
+        "kitchen": {"orders": "soup cook serve; pie chop cook serve"},
+        "hints": {"cards": "3 1 2", "size": "3", "goal": "2"},
+    }
+    starts = {
+        "meet": (7, 1, 5, "stay"),
+        "kitchen": (("soup", ("cook", "serve")), ("pie", ("chop", "cook", "serve"))),
+        "hints": HAND,
+    }
+    for rule, game in RULES.items():
+        for form in WORDINGS[game].forms:
+            told = read(form.format(**fields[game], rule=GAMES[game].SAID[rule]))
+            assert told == (game, starts[game], rule)
+
+
 def test_no_card_is_shown_before_it_is_named():
     for i in range(12):
         problem = drawn("left", i)
         shown, texts, _ = played(problem, "<act>ask</act>")
-        cards = problem.question.partition(": ")[2].partition(",")[0]
+        cards = WORDINGS["hints"].read(problem.question)["cards"]
         assert cards not in shown and shown.startswith("Asked, your partner names your first card from the left")
         assert texts[0].endswith(f"Your partner says: place 1 is {cards.split()[0]}.")
 
@@ -82,7 +99,7 @@ def test_the_rule_is_told_where_it_is_his_own_and_asked_for():
 
 def test_luck_earns_no_more_than_knowledge_and_a_wrong_card_nothing():
     problem = next(p for i in range(40) if (p := drawn("next", i)).answer == "4")
-    cards = problem.question.partition(": ")[2].partition(",")[0].split()
+    cards = WORDINGS["hints"].read(problem.question)["cards"].split()
     lucky = [f"<act>{cards.index(x) + 1}</act>" for x in "12"]
     assert played(problem, *lucky)[2].value == 1.0
     assert played(problem, lucky[1])[2].value == 0.0
