@@ -32,7 +32,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -108,8 +108,8 @@ def starts(root: Path) -> dict[str, float]:
     return spent
 
 
-def oracle(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, list[int]]:
-    """Cell -> the calls that the oracle makes for each question that LONG is asked: a lower bound of the work."""
+def oracle(protocol: agent.Protocol, seed: int, root: Path, asked: Mapping[str, int] = ASKED) -> dict[str, list[int]]:
+    """Cell -> the calls that the oracle makes for each question that is asked: a lower bound of the work."""
     from synth.search.index import build_index, pages_of_kb
     from synth.search.searchers import World, run
     from synth.search.searchers.oracle import oracle
@@ -118,7 +118,7 @@ def oracle(protocol: agent.Protocol, seed: int, root: Path) -> dict[str, list[in
     cells = agent.unseen(protocol, seed, root)
     kb = knowledge.kb_at(root / "unseen")
     index, world = build_index(pages_of_kb(kb)), World.of(kb)
-    return {cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]] for cell, n in ASKED.items()}
+    return {cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]] for cell, n in asked.items()}
 
 
 def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -138,7 +138,7 @@ def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict
             ]
             add(case, metric, values, unit, better)
         if more[0] == "long":
-            values = [_oracle(r, more[1]) - (_oracle(r, less[1]) if less else 0.0) for r in runs]
+            values = [of_oracle(r, more[1]) - (of_oracle(r, less[1]) if less else 0.0) for r in runs]
             add(case, "tool calls, oracle", values, "calls", "lower")
 
     def add(case: str, metric: str, values: list[float], unit: str, better: str) -> None:
@@ -184,7 +184,8 @@ def _at(depth: int, *levels: int) -> list[str]:
     return [f"{depth}/{level}" for level in levels]
 
 
-def _oracle(run: dict[str, Any], cells: Sequence[str]) -> float:
+def of_oracle(run: dict[str, Any], cells: Sequence[str]) -> float:
+    """The mean over cells of the oracle's mean calls."""
     return sum(sum(run["oracle"][c]) / len(run["oracle"][c]) for c in cells) / len(cells)
 
 
