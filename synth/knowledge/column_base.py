@@ -152,11 +152,10 @@ class ColumnBase:
     @cached_property
     def by_id(self) -> np.ndarray:
         """The entities that facts mention, in the order of their ids."""
-        return self.order[ArrowTexts(self._ids).take(self.order).ranked()]
+        return self.order[ArrowTexts(self._ids()).take(self.order).ranked()]
 
-    @cached_property
     def _ids(self) -> pa.Array:
-        """[entities] their ids."""
+        """[entities] their ids: made anew each time, since a million take 40 MB."""
         types = pa.array([f"{t}:" for t in self.type_names], _TEXT).take(pa.array(self.types))
         return joined(types, self.entities.array)
 
@@ -171,7 +170,7 @@ class ColumnBase:
     @cached_property
     def _numbers(self) -> np.ndarray:
         """[facts] uint64, in their order: the eight bytes that are the id of each."""
-        quoted = in_json(self._ids.slice(0, len(self.subjects)))
+        quoted = in_json(self._ids().slice(0, len(self.subjects)))
         out = np.empty(self.accepted, np.uint64)
         done = 0
         for rows, of, codes in self._places():
@@ -328,13 +327,13 @@ class ColumnBase:
                 if len(row):
                     yield row + at, np.array(some)[column], block[row, column]
 
-    def forget(self) -> None:
-        """Give back the memory of what is made again where it is asked for again."""
-        for of, name in [
-            *((self, x) for x in ("_ids", "by_id", "_names", "_numbers")),
-            *((s, "arrays") for s in self.stated),
-        ]:
-            of.__dict__.pop(name, None)
+    def forget(self, *, ids: bool = True) -> None:
+        """Give back the memory of what is made again where it is asked for again; `ids`: those of the facts too, which take
+        longest."""
+        for name in ("by_id", "_names", *(["_numbers"] if ids else [])):
+            self.__dict__.pop(name, None)
+        for s in self.stated:
+            s.__dict__.pop("arrays", None)
         pa.default_memory_pool().release_unused()
 
     def kb(self) -> KB:
@@ -362,7 +361,7 @@ class ColumnBase:
         """As `KB.digest`, of the lines in their order without a list of them: the text of a name ends with a quote, so
         that none is the beginning of another, and lines are in the order of their names."""
         total = hashlib.sha256()
-        quoted = in_json(self._ids)
+        quoted = in_json(self._ids())
         heads = pa.array([f", {quote(t)}" for t in self.type_names], _TEXT)
         entities = self.order[ArrowTexts(quoted).take(self.order).ranked()]
         for at in range(0, len(entities), _BATCH):
@@ -414,7 +413,7 @@ class ColumnBase:
         literals, to = self._literals(len(order))
         type_names = sorted({self.type_names[t] for t in np.unique(self.types[self.order]).tolist()})
         number = np.array([type_names.index(t) if t in type_names else 0 for t in self.type_names])
-        ids, names = _texts(self._ids.take(pa.array(order))), _texts(self.entities.take(order).array)
+        ids, names = _texts(self._ids().take(pa.array(order))), _texts(self.entities.take(order).array)
         relation, subject, value = (np.empty(self.accepted, np.int32) for _ in range(3))
         done = 0
         for k, name in enumerate(self.relations):

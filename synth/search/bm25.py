@@ -105,17 +105,35 @@ def matrix(
     ends = np.concatenate([[0], total[np.array(firsts[1:]) - 1]])  # of the blocks, in places of words
     del total
     for (first, last), keys in zip(pairwise(firsts), _keys(flat, sizes, firsts, ends, folder), strict=True):
+        # One common word can be all of a block: no step makes an array of eight bytes a place that it can do without.
+        keys = keys.astype(np.int32) if (last - first) * n < 1 << 31 else keys
         keys.sort()
-        starts = np.flatnonzero(np.diff(keys, prepend=-1))
-        times = np.diff(starts, append=len(keys)).astype(np.int32)
-        keys = keys[starts]
-        word = (keys // n).astype(np.int32)
-        text = (keys - word.astype(np.int64) * n).astype(np.int32)
-        del keys, starts
+        first_of = np.ones(len(keys), bool)
+        np.not_equal(keys[1:], keys[:-1], out=first_of[1:])
+        starts = np.arange(len(keys), dtype=np.int32 if len(keys) < 1 << 31 else np.int64)[first_of]
+        times = np.empty(len(starts), np.int32)
+        times[-1] = len(keys) - starts[-1]
+        np.subtract(starts[1:], starts[:-1], out=times[:-1], casting="unsafe")
+        del starts
+        keys = keys[first_of]
+        del first_of
+        word = np.floor_divide(keys, n, out=np.empty(len(keys), np.int32), casting="unsafe")
+        text = np.remainder(keys, n, out=np.empty(len(keys), np.int32), casting="unsafe")
+        del keys
         frequency = np.bincount(word, minlength=last - first)
         different, place = np.unique(frequency, return_inverse=True)
         idf = np.array([math.log(1 + (n - f + 0.5) / (f + 0.5)) for f in different.tolist()])[place]
-        scores = idf[word] * (times / (_K1 * ((1 - _B) + _B * sizes[text] / mean) + times))
+        # idf * times / (k1 * ((1 - b) + b * size / mean) + times), each step in the order of bm25s
+        scores = sizes[text] * np.float64(_B)
+        scores /= mean
+        scores += 1 - _B
+        scores *= _K1
+        scores += times
+        np.divide(times, scores, out=scores)
+        del times
+        for at in range(0, len(word), _BLOCK):
+            scores[at : at + _BLOCK] *= idf[word[at : at + _BLOCK]]
+        del word
         yield scores, text, frequency
 
 

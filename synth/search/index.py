@@ -131,7 +131,7 @@ def build_index(pages: Iterable[Page | blocks.Block], folder: Path | None = None
 def _finish(path: Path, digest: str) -> None:
     """What SQLite itself sorts: ids, and the words of lines."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536")
+        connection.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -16384")
         try:
             connection.execute("CREATE UNIQUE INDEX page_id ON page (id)")
         except sqlite3.IntegrityError as error:

@@ -103,7 +103,7 @@ def write_tables(folder: Path, base: ColumnBase) -> None:
     tables.write(folder / "relations.parquet", base.relations.values(), Relation)
     tables.write(folder / "quarantine.parquet", base.quarantined, Quarantined)
     write_schema(folder / "relations.csv", base.relations.values())
-    pa.default_memory_pool().release_unused()
+    base.forget(ids=False)
     base.postings().save(folder / "postings.npz")
 
 
