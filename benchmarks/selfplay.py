@@ -30,11 +30,14 @@ from synth.selfplay.propose.ladder import ladder
 from synth.selfplay.propose.rewrite import rewrite
 from synth.selfplay.propose.teacher import teacher
 from synth.selfplay.propose.weak_skills import weak_skills
-from synth.types import Problem, Sampling, Scored, seed_for
+from synth.selfplay.spec import certify
+from synth.types import Problem, Quarantined, Sampling, Scored, seed_for
 from training.metrics import half_width
 from tasks.planning.pieces import bind
+from tasks.problems.proposing import imitation
 from tasks.problems.selfplay import registry
-from tasks.problems.trained import Played
+from tasks.problems.trained import Played, context
+from training.env.propose import propose
 from training.env.single import single
 from training.learner.learner import Learner, Optim, nll
 from training.learner.loop import Round, run
@@ -47,6 +50,7 @@ from training.rl.curriculum.uniform import uniform
 from training.rl.experience import Experience
 from training.rl.objective import PolicyObjective
 from training.rl.policy_loss.clip import clip
+from training.rl.proposer import Pool, Proposing
 from training.rl.ratio.token import token
 from training.rollout.play import Player
 from training.rollout.torch_sampler import TorchSampler
@@ -63,6 +67,7 @@ def anywhere(problems, state, rng, n):
     return [int(i) for i in rng.integers(len(problems), size=n)]
 
 
+GRPO: dict[str, Any] = {"advantage": grpo, "max_unscorable": 1.0}
 ARMS = {
     "uniform": (ladder, anywhere),
     "socratic-zero": (teacher, partial(learnability, target=0.5)),
@@ -77,12 +82,12 @@ class Setting:
     def __init__(self, p: dict[str, Any], seed: int) -> None:
         self.families = registry([bind("family", {"piece": name}) for name in p["families"]])
         self.cells = [c for c in cells(self.families, seed) if c.level in p["families"][c.family]]
-        self.held = [q for c in self.cells for q in self._items(c, "test", seed, p["held"])]
+        self.held = [q for c in self.cells for q in self.items(c, "test", seed, p["held"])]
         few = lambda c: p["weak"]["share"] if c.family == p["weak"]["family"] else 1.0  # noqa: E731
         each = p["sft"]["demonstrations"] / sum(map(few, self.cells))
-        self.demos = [q for c in self.cells for q in self._items(c, "train", seed + 1000, round(each * few(c)))]
+        self.demos = [q for c in self.cells for q in self.items(c, "train", seed + 1000, round(each * few(c)))]
 
-    def _items(self, cell: Cell, split: str, seed: int, n: int) -> list[Problem]:
+    def items(self, cell: Cell, split: str, seed: int, n: int) -> list[Problem]:
         drawn = (self.families[cell.family].make(seed, split, i, levels=[cell.level]) for i in range(3 * n))
         return [q for q in drawn if isinstance(q, Problem)][:n]
 
@@ -112,12 +117,12 @@ def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, 
     return model, renderer
 
 
-def player(model: nn.Module, renderer: Renderer) -> Player:
-    sampling = Sampling(temperature=1.0, max_tokens=64)
+def player(model: nn.Module, renderer: Renderer, max_tokens: int = 64) -> Player:
+    sampling = Sampling(temperature=1.0, max_tokens=max_tokens)
     return Player(
         sampler=TorchSampler(model, renderer.end_id),
         renderer=renderer,
-        envs={"single": single()},
+        envs={"single": single(), "propose": propose()},
         max_tokens=256,
         sampling=sampling,
     )
@@ -135,80 +140,138 @@ def accuracy(playing: Player, problems: list[Problem], answers: int) -> dict[str
     return {name: float(np.mean(hits)) for name, hits in sorted(right.items())}
 
 
+class Solving:
+    """The solver of an arm, from a copy of the SFT model, that learns by GRPO on `pool`: what all arms have in common."""
+
+    def __init__(self, name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]):
+        torch.manual_seed(seed)
+        self.name, self.p, self.setting, self.seed = name, p, setting, seed
+        model = copy.deepcopy(start[0])
+        self.playing = player(model, start[1])
+        self.pool: list[Problem] = []
+        self.experience = Experience(
+            problems=self.pool,
+            player=self.playing,
+            curriculum=uniform,
+            prompts_per_step=p["prompts"],
+            samples_per_prompt=p["samples"],
+            seed=seed,
+            **GRPO,
+        )
+        many = p["rounds"] * p["steps"]
+        self.learner = Learner(model, Optim(lr=p["lr"], warmup=5, steps=many, decay="constant", weight_decay=0.0))
+        self.rounds: list[dict[str, Any]] = []
+        self.began = time.process_time()
+        self.before = accuracy(self.playing, setting.held, p["answers"])
+
+    def learn(self, **told: Any) -> None:
+        """The steps of a round. told: what this arm says of the round's proposals."""
+        mute: list[float] = []
+        first = len(self.rounds) * self.p["steps"]
+
+        def source(step: int) -> Any:
+            batches, metrics = self.experience(first + step)
+            mute.append(metrics["solve_none"] + metrics["solve_all"])
+            return batches, metrics
+
+        steps(self.learner, "policy", source, self.p["steps"])
+        counts = Counter(f"{q.family}/{q.difficulty['level']}" for q in self.pool)
+        self.rounds.append({"pool": dict(sorted(counts.items())), "mute": float(np.mean(mute)), **told})
+        print(f"  seed {self.seed} {self.name:<16} round {len(self.rounds) - 1} {self.rounds[-1]}", flush=True)
+
+    def result(self) -> dict[str, Any]:
+        """Held-out accuracy before and after, and what each round was made of."""
+        after = accuracy(self.playing, self.setting.held, self.p["answers"])
+        print(f"  seed {self.seed} {self.name:<16} held out {self.before['all']:.3f} -> {after['all']:.3f}", flush=True)
+        seconds = round(time.process_time() - self.began, 1)
+        return {"before": self.before, "after": after, "rounds": self.rounds, "seconds": seconds}
+
+
+def steps(learner: Learner, role: str, source: Any, n: int, objective: Any = None) -> None:
+    """n steps of a learner, of GRPO if no objective is given."""
+    policy = PolicyObjective(ratio=token, policy_loss=clip)
+    how = {"objective": objective} if objective else {"objective": policy, "prepare": policy.prepare}
+    for _ in run([Round(name=role, role=role, steps=n, source=source, **how)], {role: learner}):
+        pass
+
+
 def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]) -> dict[str, Any]:
-    """One arm of one seed, from a copy of the SFT model: held-out accuracy before and after, and what each round was
-    made of."""
-    began = time.process_time()
-    torch.manual_seed(seed)
-    model, renderer = copy.deepcopy(start[0]), start[1]
-    playing = player(model, renderer)
-    propose, choose = ARMS[name]
+    """An arm of ARMS of one seed: a program proposes."""
+    solver = Solving(name, p, setting, seed, start)
+    proposes, choose = ARMS[name]
     loop = Loop(
         families=setting.families,
         cells=setting.cells,
         ledger=Ledger(":memory:", {}),
-        propose=propose,
+        propose=proposes,
         choose=choose,
-        solve=Played(playing),
+        solve=Played(solver.playing),
         pay=lambda proposals: [0.0] * len(proposals),
         seed=seed,
         rounds=p["rounds"],
         proposals=p["proposals"],
         attempts=p["attempts"],
     )
-    pool: list[Problem] = []
-    objective = PolicyObjective(ratio=token, policy_loss=clip)
-    experience = Experience(
-        problems=pool,
-        player=playing,
-        advantage=grpo,
-        curriculum=uniform,
-        prompts_per_step=p["prompts"],
-        samples_per_prompt=p["samples"],
-        seed=seed,
-        max_unscorable=1.0,
-    )
-    learner = Learner(
-        model, Optim(lr=p["lr"], warmup=5, steps=p["rounds"] * p["steps"], decay="constant", weight_decay=0.0)
-    )
-    before, rounds = accuracy(playing, setting.held, p["answers"]), []
-    for number, summary in enumerate(loop.run()):
-        pool[:] = loop.accepted.values()
-        first, mute = number * p["steps"], []
+    for summary in loop.run():
+        solver.pool[:] = loop.accepted.values()
+        solver.learn(success=summary["success"], quarantined=summary["quarantined"])
+    return solver.result()
 
-        def source(step: int, first: int = first, mute: list[float] = mute) -> Any:
-            batches, metrics = experience(first + step)
-            mute.append(metrics["solve_none"] + metrics["solve_all"])
+
+def learned(
+    name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]
+) -> dict[str, Any]:
+    """The arm whose proposer is a model too, as with `espalier selfplay --learn`: a copy of the SFT model imitates a
+    program that draws cells uniformly, then learns by GRPO what the bell pays for proposals that the solver of that
+    moment attempts. As many proposals a round as the other arms."""
+    solver, q = Solving(name, p, setting, seed, start), p["proposer"]
+    model, renderer = copy.deepcopy(start[0]), start[1]
+    proposer = Learner(model, Optim(lr=q["lr"], warmup=5, steps=10**6, decay="constant", weight_decay=0.0))
+    steps(proposer, "proposer", imitation(setting.cells, renderer, seed), q["imitate"], nll)
+    pool = Pool(solver.pool)
+    for problem in (x for c in setting.cells for x in setting.items(c, "train", seed, q["first"])):
+        pool.add(problem)
+
+    def certified(text: str) -> Problem | Quarantined:
+        item = certify(text, families=setting.families, seed=seed)
+        if isinstance(item, Problem) and item.difficulty["level"] not in p["families"][item.family]:
+            return Quarantined(id=item.id, stage="problems", reason="spec_invalid", evidence="no cell of the protocol")
+        return item
+
+    playing = player(model, renderer, q["tokens"])
+    proposing = Proposing(player=playing, solver=solver.playing, pool=pool, attempts=p["attempts"], certify=certified)
+    asking = Experience(
+        problems=[context(family) for family in sorted(p["families"])],
+        player=proposing,  # type: ignore[arg-type]  # plays as a Player does
+        rewards=[bind("reward", {"piece": "bell"})],  # type: ignore[arg-type]
+        curriculum=uniform,
+        prompts_per_step=q["prompts"],
+        samples_per_prompt=q["samples"],
+        seed=seed_for(seed, "bench", "propose"),
+        **GRPO,
+    )
+    for number in range(p["rounds"]):
+        told: list[dict[str, float]] = []
+
+        def source(step: int, first: int = number * q["steps"], told: list[dict[str, float]] = told) -> Any:
+            batches, metrics = asking(first + step)
+            told.append(metrics)
             return batches, metrics
 
-        played = Round(
-            name=name, role="policy", objective=objective, prepare=objective.prepare, steps=p["steps"], source=source
-        )
-        for _ in run([played], {"policy": learner}):
-            pass
-        counts = Counter(f"{q.family}/{q.difficulty['level']}" for q in pool)
-        rounds.append(
-            {
-                "success": summary["success"],
-                "pool": dict(sorted(counts.items())),
-                "mute": float(np.mean(mute)),
-                "quarantined": summary["quarantined"],
-            }
-        )
-        print(
-            f"  seed {seed} {name:<14} round {number} success {summary['success'] or 0:.2f} mute {rounds[-1]['mute']:.2f}",
-            flush=True,
-        )
-    after = accuracy(playing, setting.held, p["answers"])
-    print(f"  seed {seed} {name:<14} held out {before['all']:.3f} -> {after['all']:.3f}", flush=True)
-    return {"before": before, "after": after, "rounds": rounds, "seconds": round(time.process_time() - began, 1)}
+        before = len(solver.pool)
+        steps(proposer, "proposer", source, q["steps"])
+        solver.learn(certified=len(solver.pool) - before, reward=float(np.mean([m["reward"] for m in told])))
+    return solver.result()
+
+
+EVERY = {**dict.fromkeys(ARMS, arm), "learned proposer": learned}
 
 
 def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
     """Per arm: how much higher held-out accuracy is after it than after `uniform`, and what it gained, over the seeds
     that have both."""
     out = []
-    for name in ARMS:
+    for name in EVERY:
         seeds = [s for s, r in sorted(runs.items()) if name in r and "uniform" in r]
         if len(seeds) < 2:
             continue
@@ -249,16 +312,25 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    tiny = {"rounds": 1, "proposals": 8, "attempts": 2, "steps": 1, "held": 2, "prompts": 2, "samples": 2}
+    tiny: dict[str, Any] = {
+        "rounds": 1,
+        "proposals": 8,
+        "attempts": 2,
+        "steps": 1,
+        "held": 2,
+        "prompts": 2,
+        "samples": 2,
+    }
+    tiny["proposer"] = PROTOCOL["proposer"] | {"imitate": 2, "prompts": 2, "samples": 2, "steps": 1}
     p = PROTOCOL | tiny | {"sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}} if args.tiny else PROTOCOL
     for seed in args.seeds:
         path = RUNS / f"{seed}.json"
         known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not args.tiny else {}
         setting = Setting(p, seed)
-        start = trained(p, setting, seed) if set(ARMS) - set(known) else None
-        for name in ARMS:
+        start = trained(p, setting, seed) if set(EVERY) - set(known) else None
+        for name, play in EVERY.items():
             if name not in known:
-                known[name] = arm(name, p, setting, seed, start)
+                known[name] = play(name, p, setting, seed, start)
                 if not args.tiny:
                     path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
     if args.tiny:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.selfplay.loop import cells
+from synth.selfplay.loop import Cell, cells
 from synth.selfplay.propose.ladder import drawn
 from synth.selfplay.spec import Family, certify
 from synth.types import Message, Problem, Sampling, digest, seed_for
@@ -137,7 +137,7 @@ def learn(
                 role="proposer",
                 steps=imitate,
                 objective=nll,
-                source=imitation(families, renderer, seed),
+                source=imitation(cells(families, seed), renderer, seed),
             )
         ]
         for r in range(rounds):
@@ -216,10 +216,9 @@ def _from(source: Experience, first: int) -> Source:
 
 
 def imitation(
-    families: Mapping[str, Family], renderer: Renderer, seed: int, rows: int = 16
+    known: Sequence[Cell], renderer: Renderer, seed: int, rows: int = 16
 ) -> Callable[[int], tuple[list, dict]]:
-    """step -> a batch of demonstrations: for a random family the spec of an item at a random level."""
-    known = cells(families, seed)
+    """step -> a batch of demonstrations: the spec of an item of a random cell of `known`, a family at a level."""
 
     def at(step: int) -> tuple[list, dict]:
         rng = np.random.default_rng(seed_for(seed, "selfplay", "imitate", "", step))
