@@ -177,12 +177,12 @@ class Solving:
         steps(self.learner, "policy", source, self.p["steps"])
         counts = Counter(f"{q.family}/{q.difficulty['level']}" for q in self.pool)
         self.rounds.append({"pool": dict(sorted(counts.items())), "mute": float(np.mean(mute)), **told})
-        print(f"  seed {self.seed} {self.name:<16} round {len(self.rounds) - 1} {self.rounds[-1]}", flush=True)
+        print(f"  seed {self.seed} {self.name:<22} round {len(self.rounds) - 1} {self.rounds[-1]}", flush=True)
 
     def result(self) -> dict[str, Any]:
         """Held-out accuracy before and after, and what each round was made of."""
         after = accuracy(self.playing, self.setting.held, self.p["answers"])
-        print(f"  seed {self.seed} {self.name:<16} held out {self.before['all']:.3f} -> {after['all']:.3f}", flush=True)
+        print(f"  seed {self.seed} {self.name:<22} held out {self.before['all']:.3f} -> {after['all']:.3f}", flush=True)
         seconds = round(time.process_time() - self.began, 1)
         return {"before": self.before, "after": after, "rounds": self.rounds, "seconds": seconds}
 
@@ -226,7 +226,7 @@ def learned(
     moment attempts. As many proposals a round as the other arms."""
     solver, q = Solving(name, p, setting, seed, start), p["proposer"]
     model, renderer = copy.deepcopy(start[0]), start[1]
-    proposer = Learner(model, Optim(lr=q["lr"], warmup=5, steps=10**6, decay="constant", weight_decay=0.0))
+    proposer = Learner(model, Optim(lr=q["lr"][name], warmup=5, steps=10**6, decay="constant", weight_decay=0.0))
     steps(proposer, "proposer", imitation(setting.cells, renderer, seed), q["imitate"], nll)
     pool = Pool(solver.pool)
     for problem in (x for c in setting.cells for x in setting.items(c, "train", seed, q["first"])):
@@ -264,7 +264,7 @@ def learned(
     return solver.result()
 
 
-EVERY = {**dict.fromkeys(ARMS, arm), "learned proposer": learned}
+EVERY = {**dict.fromkeys(ARMS, arm), **dict.fromkeys(PROTOCOL["proposer"]["lr"], learned)}
 
 
 def report(runs: dict[int, dict[str, Any]]) -> list[dict]:
