@@ -26,7 +26,6 @@ from training.learner.learner import score
 from training.learner.pack import Row, pack
 from training.model import lora
 from training.model.render import Renderer
-from training.env.rewording import request
 from training.rollout.torch_sampler import TorchSampler
 from training.types import Segment
 
@@ -408,7 +407,7 @@ def _rewatch(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str
 
 
 def _rewording(p: Problem, heard: str, turn: int, rng: np.random.Generator) -> str:
-    text = request(p.question) if p.env == "rewording" else p.question
+    text = heard.rpartition("Say it in another way: ")[2].partition("<|im_end|>")[0]
     return f"<answer>{rng.choice([text, text.upper(), f'{text} {text}', 'something else'])}</answer>"
 
 

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 import pytest
 
 from tasks.runtime import train_loop
+from training.learner.loop import Round
 
 
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_every_step_is_taken_once_however_they_are_grouped_into_tasks(tmp_path, monkeypatch, seconds):
-    played = SimpleNamespace(name="r", steps=5)
+    played = Round(name="r", role="policy", source=lambda step: ([], {}), objective=None, steps=5)
     steps = [(played, i, {"loss": float(i)}) for i in range(5)]
     stage = SimpleNamespace(name="sft", work=tmp_path)
     curve = SimpleNamespace(rows=[], stage=stage, add=lambda metrics, **tags: curve.rows.append(metrics["loss"]))

@@ -187,7 +187,7 @@ def test_a_trained_model_proposes_in_the_loop(tmp_path, model, capsys, monkeypat
 
 def test_imitation_says_specs_that_are_certified():
     source = tiny.Scripted(lambda seen, seed: "")
-    batches, _ = proposing.imitation(FAMILIES, source.renderer, 0, rows=8)(0)
+    batches, _ = proposing.imitation(cells(FAMILIES, 0), source.renderer, 0, rows=8)(0)
     text = source.renderer.decode(batches[0].ids.numpy())
     specs = [t.partition("</answer>")[0] for t in text.split("<answer>")[1:]]
     assert len(specs) == 8 and all(isinstance(certify(s, FAMILIES, 0), Problem) for s in specs)
