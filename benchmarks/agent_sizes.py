@@ -15,9 +15,11 @@ Protocol, committed before the run; what is not said here is as in benchmarks/ag
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from benchmarks import agent, agent_long, agent_unseen
 from benchmarks.learning import t_interval
 from benchmarks.rows import result_row
 
+PICTURE = agent.ROOT / "docs" / "images" / "agent-sizes.svg"
 SIZES = {  # parameters, with 896 words
     "0.2 M": {"hidden": 64, "layers": 3, "intermediate": 192},
     "0.5 M": {"hidden": 96, "layers": 4, "intermediate": 288},
@@ -127,5 +130,38 @@ def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict
     return out
 
 
+def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A panel for pass@1 and one for calls: a line per agent over the kinds of questions, and the oracle's calls."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "espalier"  # the same file from the same numbers
+    import matplotlib.pyplot as plt
+
+    known = {(r["case"], r["metric"]): r for r in rows}
+    colours = dict(zip(SIZES, ("#8a93a3", "#3b73c4", "#14865a"), strict=True)) | {"oracle": "#1d2330"}
+    figure, panels = plt.subplots(1, 2, figsize=(9.6, 3.6))
+    for panel, metric in zip(panels, ("pass@1", "calls"), strict=True):
+        for who in [*SIZES, *(["oracle"] if metric == "calls" else [])]:
+            line = [known[case, f"{metric}, {who}"] for case in GROUPS]
+            panel.errorbar(
+                range(len(line)),
+                [r["value"] for r in line],
+                [[r["value"] - r["low"] for r in line], [r["high"] - r["value"] for r in line]],
+                fmt="--" if who == "oracle" else "-",
+                color=colours[who],
+                label=who if who == "oracle" else f"{who} parameters",
+                capsize=2,
+            )
+        names = ["1 hop", "2 hops", "3 hops", "2 hops,\nlevels 1, 2", "2 hops,\nlevel 3"]
+        panel.set(title=metric, xticks=range(len(GROUPS)), xticklabels=names)
+        panel.set_ylim(bottom=0)
+        panel.grid(alpha=0.25)
+        panel.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
 if __name__ == "__main__":
     agent.main(PROTOCOL, one, summarise)
+    plot(json.loads(PROTOCOL.result.read_text(encoding="utf-8")), PICTURE)
