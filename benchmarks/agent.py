@@ -148,7 +148,11 @@ def measured(
         return json.loads(kept.read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     cells = unseen(protocol, seed, root)
-    cells = cells if questions_per_cell is None else {cell: cells[cell][:n] for cell, n in questions_per_cell.items()}
+    cells = (
+        cells
+        if questions_per_cell is None
+        else {cell: cells[cell][:n] for cell, n in questions_per_cell.items() if cell in cells}
+    )
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
     player = Player(
@@ -245,8 +249,10 @@ def mean(values: list[list[float]]) -> float:
 
 
 def per_seed(run: dict[str, Any], model: str, what: str, cells: list[str]) -> float:
-    """The mean over cells of the mean score ("scores") or calls of a model."""
-    return sum(mean(run["models"][model][c][what]) for c in cells) / len(cells)
+    """The mean over cells of the mean score ("scores") or calls of a model; cells of which its world has no question are left
+    out."""
+    there = [c for c in cells if c in run["models"][model]]
+    return sum(mean(run["models"][model][c][what]) for c in there) / len(there)
 
 
 def summarise(protocol: Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -118,7 +118,11 @@ def oracle(protocol: agent.Protocol, seed: int, root: Path, asked: Mapping[str, 
     cells = agent.unseen(protocol, seed, root)
     kb = knowledge.kb_at(root / "unseen")
     index, world = build_index(pages_of_kb(kb)), World.of(kb)
-    return {cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]] for cell, n in asked.items()}
+    return {
+        cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]]
+        for cell, n in asked.items()
+        if cell in cells
+    }
 
 
 def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -166,7 +170,7 @@ def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict
         row(f"{at}: RL less SFT", ("rl", [cell]), ("sft", [cell]))
     if any("long" not in r["models"] for r in runs):  # benchmarks/agent_unseen_longer.py
         return out
-    for cell in sorted(ASKED):
+    for cell in sorted(c for c in ASKED if all(c in r["models"]["long"] for r in runs)):
         row(f"depth {cell[0]}, level {cell[2]}: long SFT", ("long", [cell]))
     for case, more, less in (
         ("level 0: depth 2 less depth 1", _at(2, 0), _at(1, 0)),
@@ -186,7 +190,8 @@ def _at(depth: int, *levels: int) -> list[str]:
 
 def of_oracle(run: dict[str, Any], cells: Sequence[str]) -> float:
     """The mean over cells of the oracle's mean calls."""
-    return sum(sum(run["oracle"][c]) / len(run["oracle"][c]) for c in cells) / len(cells)
+    there = [run["oracle"][c] for c in cells if c in run["oracle"]]
+    return sum(sum(calls) / len(calls) for calls in there) / len(there)
 
 
 if __name__ == "__main__":
