@@ -148,11 +148,7 @@ def measured(
         return json.loads(kept.read_text(encoding="utf-8"))
     torch.set_num_threads(1)
     cells = unseen(protocol, seed, root)
-    cells = (
-        cells
-        if questions_per_cell is None
-        else {cell: cells[cell][:n] for cell, n in questions_per_cell.items() if cell in cells}
-    )
+    cells = cells if questions_per_cell is None else first(cells, questions_per_cell)
     model, tokenizer = load_model(root / "artifacts" / name / "model")
     renderer = Renderer(tokenizer)
     player = Player(
@@ -235,6 +231,11 @@ def unseen(protocol: Protocol, seed: int, root: Path) -> dict[str, list[Any]]:
         for p in grow.grow(folder, trees, seed=other, levels=[level], only=list(protocol.links))[0]:
             cells.setdefault(f"{p.difficulty['hops']:.0f}/{level}", []).append(p)
     return dict(sorted(cells.items()))
+
+
+def first(cells: Mapping[str, list[Any]], questions_per_cell: Mapping[str, int]) -> dict[str, list[Any]]:
+    """So many questions of each cell, without the cells of which the world has none."""
+    return {cell: cells[cell][:n] for cell, n in questions_per_cell.items() if cell in cells}
 
 
 def curve(root: Path) -> list[float]:

@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks import agent, agent_long, agent_unseen
 from benchmarks.learning import t_interval
-from benchmarks.rows import result_row
+from benchmarks.rows import result_row, with_intervals
 
 PICTURE = agent.ROOT / "docs" / "images" / "agent-sizes.svg"
 SIZES = {  # parameters, with 896 words
@@ -146,8 +146,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             line = [known[case, f"{metric}, {who}"] for case in GROUPS]
             panel.errorbar(
                 range(len(line)),
-                [r["value"] for r in line],
-                [[r["value"] - r["low"] for r in line], [r["high"] - r["value"] for r in line]],
+                *with_intervals(line),
                 fmt="--" if who == "oracle" else "-",
                 color=colours[who],
                 label=who if who == "oracle" else f"{who} parameters",

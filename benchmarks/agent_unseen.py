@@ -118,11 +118,7 @@ def oracle(protocol: agent.Protocol, seed: int, root: Path, asked: Mapping[str, 
     cells = agent.unseen(protocol, seed, root)
     kb = knowledge.kb_at(root / "unseen")
     index, world = build_index(pages_of_kb(kb)), World.of(kb)
-    return {
-        cell: [run(oracle, p, index, world).calls for p in cells[cell][:n]]
-        for cell, n in asked.items()
-        if cell in cells
-    }
+    return {c: [run(oracle, p, index, world).calls for p in some] for c, some in agent.first(cells, asked).items()}
 
 
 def summarise(protocol: agent.Protocol, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

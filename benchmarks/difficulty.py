@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.rows import result_row
+from benchmarks.rows import result_row, with_intervals
 from tasks.knowledge import bases
 from tasks.knowledge.schema import read_schema
 from tasks.problems import grow
@@ -96,8 +96,7 @@ def plot(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
             levels = [level for level, _ in line]
             panel.errorbar(
                 levels,
-                [r["value"] for _, r in line],
-                [[r["value"] - r["low"] for _, r in line], [r["high"] - r["value"] for _, r in line]],
+                *with_intervals([row for _, row in line]),
                 fmt="-" if metric.endswith("check") else "--",
                 color={"2": "#3b73c4", "3": "#b3372f"}[depth],
                 label=f"{metric.removeprefix('calls of ')}, depth {depth}",

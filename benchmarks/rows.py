@@ -67,3 +67,9 @@ def row_of_seeds(
         device=f"1 thread, {platform.machine()}",
         **versions,
     )
+
+
+def with_intervals(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[list[float]]]:
+    """The values of rows and how far their intervals reach below and above, as `errorbar` of matplotlib takes them."""
+    values = [r["value"] for r in rows]
+    return values, [[r["value"] - r["low"] for r in rows], [r["high"] - r["value"] for r in rows]]

@@ -67,6 +67,7 @@ def anywhere(problems, state, rng, n):
     return [int(i) for i in rng.integers(len(problems), size=n)]
 
 
+LENGTH = 384  # tokens of a conversation; recorded runs had 256, before wordings of these families became longer
 GRPO: dict[str, Any] = {"advantage": grpo, "max_unscorable": 1.0}
 ARMS = {
     "uniform": (ladder, anywhere),
@@ -99,7 +100,7 @@ def trained(p: dict[str, Any], setting: Setting, seed: int) -> tuple[nn.Module, 
     renderer = Renderer(tokenizer)
     sizes = {"hidden": p["sft"]["hidden"], "layers": p["sft"]["layers"], "intermediate": 3 * p["sft"]["hidden"]}
     first = seed_for(seed, "bench", "init")
-    model = new_model(tokenizer, heads=4, kv_heads=2, max_length=256, init_range=0.05, seed=first, **sizes)
+    model = new_model(tokenizer, heads=4, kv_heads=2, max_length=LENGTH, init_range=0.05, seed=first, **sizes)
     rows = [demonstration_row(renderer, messages, 0.1) for messages in shown]
 
     def source(step: int) -> tuple[list[Batch], dict]:
@@ -123,7 +124,7 @@ def player(model: nn.Module, renderer: Renderer, max_tokens: int = 64) -> Player
         sampler=TorchSampler(model, renderer.end_id),
         renderer=renderer,
         envs={"single": single(), "propose": propose()},
-        max_tokens=256,
+        max_tokens=LENGTH,
         sampling=sampling,
     )
 
@@ -166,15 +167,8 @@ class Solving:
 
     def learn(self, **told: Any) -> None:
         """The steps of a round. told: what this arm says of the round's proposals."""
-        mute: list[float] = []
-        first = len(self.rounds) * self.p["steps"]
-
-        def source(step: int) -> Any:
-            batches, metrics = self.experience(first + step)
-            mute.append(metrics["solve_none"] + metrics["solve_all"])
-            return batches, metrics
-
-        steps(self.learner, "policy", source, self.p["steps"])
+        seen = learn_from(self.experience, self.learner, "policy", len(self.rounds), self.p["steps"])
+        mute = [m["solve_none"] + m["solve_all"] for m in seen]
         counts = Counter(f"{q.family}/{q.difficulty['level']}" for q in self.pool)
         self.rounds.append({"pool": dict(sorted(counts.items())), "mute": float(np.mean(mute)), **told})
         print(f"  seed {self.seed} {self.name:<22} round {len(self.rounds) - 1} {self.rounds[-1]}", flush=True)
@@ -193,6 +187,19 @@ def steps(learner: Learner, role: str, source: Any, n: int, objective: Any = Non
     how = {"objective": objective} if objective else {"objective": policy, "prepare": policy.prepare}
     for _ in run([Round(name=role, role=role, steps=n, source=source, **how)], {role: learner}):
         pass
+
+
+def learn_from(experience: Experience, learner: Learner, role: str, number: int, n: int) -> list[dict[str, float]]:
+    """The n steps of round `number` by GRPO; the metrics of what was played in each."""
+    seen: list[dict[str, float]] = []
+
+    def source(step: int) -> Any:
+        batches, metrics = experience(number * n + step)
+        seen.append(dict(metrics))
+        return batches, metrics
+
+    steps(learner, role, source, n)
+    return seen
 
 
 def arm(name: str, p: dict[str, Any], setting: Setting, seed: int, start: tuple[nn.Module, Renderer]) -> dict[str, Any]:
@@ -251,16 +258,9 @@ def learned(
         **GRPO,
     )
     for number in range(p["rounds"]):
-        told: list[dict[str, float]] = []
-
-        def source(step: int, first: int = number * q["steps"], told: list[dict[str, float]] = told) -> Any:
-            batches, metrics = asking(first + step)
-            told.append(metrics)
-            return batches, metrics
-
         before = len(solver.pool)
-        steps(proposer, "proposer", source, q["steps"])
-        solver.learn(certified=len(solver.pool) - before, reward=float(np.mean([m["reward"] for m in told])))
+        seen = learn_from(asking, proposer, "proposer", number, q["steps"])
+        solver.learn(certified=len(solver.pool) - before, reward=float(np.mean([m["reward"] for m in seen])))
     return solver.result()
 
 
@@ -320,8 +320,8 @@ def main() -> int:
         "held": 2,
         "prompts": 2,
         "samples": 2,
+        "proposer": PROTOCOL["proposer"] | {"imitate": 2, "prompts": 2, "samples": 2, "steps": 1},
     }
-    tiny["proposer"] = PROTOCOL["proposer"] | {"imitate": 2, "prompts": 2, "samples": 2, "steps": 1}
     p = PROTOCOL | tiny | {"sft": PROTOCOL["sft"] | {"demonstrations": 80, "steps": 3}} if args.tiny else PROTOCOL
     for seed in args.seeds:
         path = RUNS / f"{seed}.json"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+
+from synth.verify._told import told
 
 MOVES = {"left": -1, "stay": 0, "right": 1}
 SAID = {
@@ -12,11 +13,7 @@ SAID = {
     "highest": "Your partner goes to the highest parcel",
     "still": "Your partner never moves",
 }  # rule -> the sentence about it
-TEXT = re.compile(  # in any wording of the family
-    r"(?=.*\bcorridor of (\d+) cells)(?=.*\b[Yy]ou are at (\d+))(?=.*\bpartner at (\d+))(?=.*\bparcels at ([\d ]+))"
-    rf"(?=.*\b({'|'.join(SAID.values())})\.).*",
-    re.DOTALL,
-)
+TEXT = told(SAID, r"corridor of (\d+) cells", r"[Yy]ou are at (\d+)", r"partner at (\d+)", r"parcels at ([\d ]+)")
 Now = tuple[int, int, tuple[int, ...]]  # where you are, where the partner is, what is left
 
 

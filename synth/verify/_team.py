@@ -4,8 +4,10 @@ share. A game tells its start as a text, and says from a state what you may do, 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
+
+from synth.verify._told import told
 
 State = tuple[Any, ...]
 
@@ -22,12 +24,6 @@ class Game(Protocol):
     def shown(self, state: State, rule: str) -> str: ...
 
 
-def _told(said: Mapping[str, str], *facts: str) -> re.Pattern[str]:
-    """A question that tells each of the facts somewhere, and one of the sentences about a rule."""
-    told = "".join(f"(?=.*\\b{fact})" for fact in facts)
-    return re.compile(rf"{told}(?=.*\b(?P<rule>{'|'.join(said.values())})\.).*", re.DOTALL)
-
-
 class Meet:
     """A ring of rooms in which two want to be in the same one. A state: rooms, where you are, where the partner is, your last step."""
 
@@ -37,7 +33,7 @@ class Meet:
         "stays": "Your partner stays",
         "opposes": "Your partner takes the opposite of your last step, and stays at first",
     }
-    TEXT = _told(SAID, r"ring of (\d+) rooms", r"[Yy]ou are in room (\d+)", r"partner in room (\d+)")
+    TEXT = told(SAID, r"ring of (\d+) rooms", r"[Yy]ou are in room (\d+)", r"partner in room (\d+)")
     STEPS = {"up": 1, "stay": 0, "down": -1}
 
     def start(self, match: re.Match[str]) -> State:
@@ -70,7 +66,7 @@ class Kitchen:
         "cooks": "Your partner takes the first order whose next task is cook",
         "waits": "Your partner waits",
     }
-    TEXT = _told(SAID, r"served as listed: ([a-z ;]+)\.")
+    TEXT = told(SAID, r"served as listed: ([a-z ;]+)\.")
 
     def start(self, match: re.Match[str]) -> State:
         return tuple((name, tuple(tasks)) for name, *tasks in (x.split() for x in match[1].split("; ")))
@@ -113,7 +109,7 @@ class Hints:
         "left": "Asked, your partner names your first card from the left not named yet",
         "right": "Asked, your partner names your first card from the right not named yet",
     }
-    TEXT = _told(SAID, r"partner sees: ([\d ]+), 1 to (\d+) in some order", r"[Pp]lay 1 to (\d+), lowest first")
+    TEXT = told(SAID, r"partner sees: ([\d ]+), 1 to (\d+) in some order", r"[Pp]lay 1 to (\d+), lowest first")
 
     def start(self, match: re.Match[str]) -> State:
         return tuple(map(int, match[1].split())), int(match[3]), 0, frozenset(), 0
