@@ -236,6 +236,24 @@ def test_overlapping_runs_queue_and_a_failed_stage_fails_with_its_log(served):
     (served.root / "slow-report").unlink()
 
 
+def test_a_stage_that_sigkill_ends_is_tried_again_where_it_can_go_on(served):
+    """As where the kernel ends a process for its memory: with a checkpoint the run is whole, without one it has failed."""
+    (served.root / "fail-report").write_text("-9 1")  # SIGKILL, once
+    run = served.ended(served.begin(settings=["report.episodes=24"]))
+    assert run["state"]["type"] == "FAILED" and "it was ended by SIGKILL" in run["state"]["message"]
+    served.until(lambda: "report" in served.states(run["id"]))
+    assert served.tasks(run["id"])["report"]["run_count"] == 1, "it would die at the same place again"
+    (served.root / "fail-report").write_text("-9 1")
+    kept = served.root / ".espalier/work/report/1/checkpoints"
+    kept.mkdir(parents=True)
+    run = served.ended(served.begin(settings=["report.episodes=24"]))
+    assert run["state"]["type"] == "COMPLETED", served.said(run["id"])
+    served.until(lambda: len(served.states(run["id"])) == 13)
+    assert served.tasks(run["id"])["report"]["run_count"] == 2 and not (served.root / "fail-report").exists()
+    assert toy.processes(served.root) == []
+    shutil.rmtree(kept.parents[1])
+
+
 def test_polls_of_the_worker_do_not_fail_at_once(served):
     """The database is SQLite: who finds it locked waits (`app.lock_first`), for up to a minute."""
     failed = re.findall(r"ERROR .*\[ *(\d+)ms\] mark_deployments_ready", served.log(".espalier/prefect/server.log"))
