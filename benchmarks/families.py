@@ -31,7 +31,7 @@ from importlib import import_module
 from itertools import cycle, islice
 from pathlib import Path
 
-from benchmarks.rows import result_row
+from benchmarks.rows import command, result_row
 from synth.types import Problem, from_row, to_row
 from synth.verify import verify
 from tasks.planning.pieces import files, locate
@@ -185,7 +185,8 @@ def main() -> int:
     path = RESULTS / "families.json"
     results = json.loads(path.read_text(encoding="utf-8")) if args.families and path.exists() else []
     for name in sorted(args.families or files("family")):
-        new = measure(locate("family", name).stem, args.items, args.budget)
+        how = command("families", args, items=ITEMS, budget=BUDGET)
+        new = [{**r, "command": how} for r in measure(locate("family", name).stem, args.items, args.budget)]
         results = sorted([*(r for r in results if r["case"].split(" ")[0] != name), *new], key=lambda r: r["case"])
         print(
             "  ".join([f"{new[-1]['case']}:", *(f"{r['metric']} {r['value']:,.4g}{r['unit']}" for r in new)]),

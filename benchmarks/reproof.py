@@ -27,8 +27,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.rows import result_row
 from benchmarks.families import pairs, repeats
+from benchmarks.rows import command, result_row
 from synth.types import Problem, from_row, to_row
 from tasks.planning.pieces import files, find, module
 
@@ -115,13 +115,6 @@ def speed() -> dict[str, float]:
     return {r["case"].split(" ")[0]: r["value"] for r in known if r["metric"] == "generated"}
 
 
-def command(args: argparse.Namespace) -> str:
-    """What makes such results: `make bench-reproof`, or the module with the options that differ from that."""
-    usual = {"items": ITEMS, "draws": DRAWS, "seconds": SECONDS}
-    other = "".join(f" --{key} {getattr(args, key):g}" for key, value in usual.items() if getattr(args, key) != value)
-    return f"python -m benchmarks.reproof{other}" if other else COMMAND
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=ITEMS)
@@ -141,7 +134,8 @@ def main() -> int:
         known = [r for r in results if r["case"].split(" ")[0] == name]
         if any(r["metric"] == "proved again" and r["n"] >= args.items for r in known) and not args.again:
             continue
-        new = [{**r, "command": command(args)} for r in measure(name, args.items, args.draws, args.seconds)]
+        how = command("reproof", args, items=ITEMS, draws=DRAWS, seconds=SECONDS)
+        new = [{**r, "command": how} for r in measure(name, args.items, args.draws, args.seconds)]
         results = sorted([*(r for r in results if r not in known), *new], key=lambda r: r["case"])
         RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         print(

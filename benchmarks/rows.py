@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -67,6 +68,13 @@ def row_of_seeds(
         device=f"1 thread, {platform.machine()}",
         **versions,
     )
+
+
+def command(name: str, args: argparse.Namespace, **usual: float) -> str:
+    """What makes the results of benchmarks/NAME.py: `make bench-NAME`, or the module with the options that differ from the
+    usual ones."""
+    other = "".join(f" --{key} {getattr(args, key):g}" for key, value in usual.items() if getattr(args, key) != value)
+    return f"python -m benchmarks.{name}{other}" if other else f"make bench-{name}"
 
 
 def with_intervals(rows: Sequence[Mapping[str, Any]]) -> tuple[list[float], list[list[float]]]:
