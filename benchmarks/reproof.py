@@ -27,7 +27,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks.families import pairs, repeats
 from benchmarks.rows import command, result_row
 from synth.types import Problem, from_row, to_row
 from tasks.planning.pieces import files, find, module
@@ -35,6 +34,7 @@ from tasks.planning.pieces import files, find, module
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "reproof.json"
 ITEMS, DRAWS, SECONDS, SEEDS = 10_000, 100_000, 100.0, (42, 43)
+SMALL = 0.001
 COMMAND = "make bench-reproof"
 
 
@@ -56,6 +56,25 @@ def by_level(problems: Iterable[Problem]) -> dict[int, Counter]:
     for p in problems:
         out.setdefault(p.difficulty["level"], Counter())[p.id] += 1
     return dict(sorted(out.items()))
+
+
+def pairs(counts: Counter) -> int:
+    """Pairs of equal items."""
+    return sum(n * (n - 1) // 2 for n in counts.values())
+
+
+def repeats(levels: Mapping[int, Counter]) -> tuple[float, int, str]:
+    """(per cent of the items of large levels that repeat an earlier one, how many items these levels gave, the small
+    levels with the number of different items that each seems to hold). levels: level -> how often each item came."""
+    again = total = 0
+    small = []
+    for level, counts in levels.items():
+        n = counts.total()
+        if n - len(counts) > SMALL * n:
+            small.append(f"{level} (about {n * (n - 1) // 2 // max(1, pairs(counts)):,})")
+        else:
+            again, total = again + n - len(counts), total + n
+    return 100 * again / max(1, total), total, f"; small: {', '.join(small)}" if small else ""
 
 
 def shared(one: Mapping[int, Counter], two: Mapping[int, Counter]) -> float:

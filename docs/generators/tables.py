@@ -34,6 +34,7 @@ from typing import Any
 from tasks.core.paths import CODE as ROOT
 
 RESULTS = ROOT / "benchmarks" / "results"
+MOST_SIZES = 12  # numbers of measurements listed below a table; of more, the least and the greatest
 KEYS = {
     "case",
     "metric",
@@ -97,7 +98,8 @@ def table(measured: Sequence[Mapping[str, Any]], *, ratio: bool = True) -> str:
     notes = [f"`{c}`" for c in dict.fromkeys(r["command"] for r in measured)] + list(
         dict.fromkeys(r["device"] for r in measured)
     )
-    notes += [f"n = {', '.join(map(str, sizes))}"] if sizes else []
+    listed = ", ".join(map(str, sizes)) if len(sizes) <= MOST_SIZES else f"{sizes[0]:,} to {sizes[-1]:,}"
+    notes += [f"n = {listed}"] if sizes else []
     notes += [", ".join(dict.fromkeys(f"{k} {v}" for r in measured for k, v in r["versions"].items()))]
     return f"{text}\n\nMeasured by {'; '.join(filter(None, notes))}.\n"
 

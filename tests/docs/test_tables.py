@@ -67,6 +67,11 @@ def test_a_row_per_case_and_a_column_per_metric(tmp_path):
     assert tables.generated(text, tmp_path) == text
 
 
+def test_many_sizes_are_a_range(tmp_path):
+    few, many = (made(tmp_path, *(RESULT | {"case": str(n), "n": 1000 * n} for n in range(1, k))) for k in (4, 30))
+    assert "; n = 1000, 2000, 3000;" in few and "; n = 1,000 to 29,000;" in many
+
+
 def test_peers_stand_beside(tmp_path):
     text = made(tmp_path, RESULT | {"peers": {"other": 0.25}, "ratio_to_best_peer": 2.0})
     assert (

@@ -1,4 +1,4 @@
-"""`espalier families` and the measure behind `make bench-families`."""
+"""`espalier families`, and what `make bench-families` and `make bench-reproof` measure."""
 
 from collections import Counter
 
@@ -46,23 +46,20 @@ def test_the_page_counts_the_families_of_several_wordings_and_all_have_three_lev
     assert f"The other {len(modules) - len(worded)}," in page and not few
 
 
-@pytest.mark.parametrize("name, small", [("n_queens", True), ("calendar", False)])
-def test_measure_counts_repeats_and_proves_in_another_process(name, small):
-    by_metric = {r["metric"]: r for r in bench.measure(name, 200, 5.0)}
-    assert all(r.keys() >= KEYS and r["n"] for r in by_metric.values())
-    assert by_metric["proved again"]["value"] == 100 and by_metric["quarantined"]["value"] == 0
-    assert ("small: 1" in by_metric["generated"]["case"]) == small and (
-        "duplicates" not in by_metric or by_metric["duplicates"]["value"] <= 0.1
-    )
+def test_what_is_timed():
+    by_metric = {r["metric"]: r for r in bench.measure("list_induction", 40, 20.0, "make bench-families")}
+    assert all(r.keys() >= KEYS and r["case"] == "list_induction (3 levels)" for r in by_metric.values())
+    made, asked = by_metric["scored"]["n"], by_metric["quarantined"]["n"]
+    assert asked == 40 and by_metric["quarantined"]["value"] == pytest.approx(100 * (1 - made / asked)) and made < 40
     assert by_metric["generated"]["low"] <= by_metric["generated"]["value"] <= by_metric["generated"]["high"]
 
 
 def test_repeats_by_hand():
     large, small = Counter(range(5000)), Counter({1: 3, 2: 1, 3: 1})
-    share, n, note = bench.repeats({1: large + Counter([7]), 2: small})
+    share, n, note = reproof.repeats({1: large + Counter([7]), 2: small})
     assert share == pytest.approx(100 / 5001) and n == 5001
     assert note == "; small: 2 (about 3)", "10 pairs of 5 items, 3 of them equal"
-    assert bench.repeats({2: small}) == (0.0, 0, note)
+    assert reproof.repeats({2: small}) == (0.0, 0, note)
 
 
 def test_seeds_share_what_the_birthday_formula_says():
@@ -90,4 +87,4 @@ def test_a_problem_with_a_wrong_answer_is_not_proved(tmp_path):
     good = calendar(1, "train", 0)
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(json.dumps(to_row(p)) + "\n" for p in (good, replace(good, answer="0"))))
-    assert bench.prove(path) == 1
+    assert reproof.prove(path) == 1
