@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from synth.questions.pattern import (
     FAR,
@@ -23,6 +24,7 @@ from synth.questions.pattern import (
     Span,
     Than,
     Third,
+    constants,
     deletions,
     nesting,
     steps,
@@ -71,6 +73,7 @@ class Prover:
             """
         )
         self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
+        self._known_two = lru_cache(maxsize=4096)(self._two_answers)
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
         """The distinct answers, at most `limit` of them where it is not negative."""
@@ -80,6 +83,9 @@ class Prover:
         among = self._among(pattern.root, end, values)
         text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND {among} LIMIT {int(limit)}"
         return {row[0] for row in self._run(text, values)}
+
+    def _two_answers(self, pattern: Pattern) -> bool:
+        return len(self.answers(pattern, limit=2)) == 2
 
     def _run(self, text: str, values: list[str | float]) -> sqlite3.Cursor:
         """A query behind the SELECTs that it names: each in the other they would be too deep for SQLite to parse."""
@@ -110,7 +116,9 @@ class Prover:
             return "not_unique", f"{len(answers)} answers by SQL: {', '.join(sorted(answers))}"
         for root in deletions(pattern.root):
             smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
-            if len(self.answers(smaller, limit=2)) < 2:
+            # Without a constant it is one of few patterns, and all of its entities are looked through.
+            two = self._two_answers(smaller) if constants(root) else self._known_two(smaller)
+            if not two:
                 return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
         return None
 

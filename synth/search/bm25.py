@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
+DIGITS = 9  # decimals in which scores are compared
 _DATA, _INDICES, _STARTS = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"  # as bm25s calls them
 _VOCABULARY, _WORDS = "vocab.index.json", "vocabulary.json"  # as bm25s calls the words, and as we do
 _BATCH = 16_384  # texts that are split together
 _CHUNK = 65_536  # texts whose words are looked through together
 _BLOCK = 1 << 21  # places of words that are sorted together
+_COMMON = 256  # a word in so many texts is common
 
 
 def words(text: str) -> list[str]:
@@ -226,6 +228,7 @@ class Ranking:
         for."""
         self._index, self._given, self._n = index, vocabulary, n
         self._top = lru_cache(maxsize=cache)(self._rank)
+        self._known_most: dict[int, float] = {}
 
     @cached_property
     def _vocabulary(self) -> dict[str, int]:
@@ -319,17 +322,61 @@ class Ranking:
         return self._top(self._tokens(query), k)
 
     def _scores(self, tokens: tuple[int, ...]) -> np.ndarray:
-        return self._index.get_scores_from_ids(list(tokens)) if tokens else np.zeros(self._n)
+        scores = np.zeros(self._n)
+        for t in tokens:
+            texts, values = self._postings(t)
+            scores[texts] += values
+        return scores
 
     def _rank(self, tokens: tuple[int, ...], k: int) -> tuple[int, ...]:
-        scores = self._scores(tokens)
-        least = (
-            np.partition(scores, -k)[-k] - 1e-8 if k < len(scores) else 0.0
-        )  # below it by more than rounding can lift
-        (documents,) = np.nonzero(scores > max(0.0, least))
-        rounded = np.round(scores[documents], 9)
-        documents, rounded = documents[rounded > 0], rounded[rounded > 0]
-        return tuple(int(i) for i in documents[np.lexsort((documents, -rounded))][:k])
+        """The texts that have a rare word are looked at one by one. Of the others only the best for the common words alone
+        can be among the k best, and queries share these; they are not asked for where they cannot reach the k-th best."""
+        rare = {t for t in tokens if len(self._postings(t)[0]) < _COMMON}
+        if not rare:
+            return first(self._scores(tokens), k, DIGITS)
+        found = [self._postings(t)[0] for t in rare]
+        documents = np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+        scores = self._scores_of(documents, tokens)
+        common = tuple(t for t in tokens if t not in rare)
+        if len(documents) < k or np.partition(scores, -k)[-k] - 10.0 ** (1 - DIGITS) <= sum(map(self._most, common)):
+            known, more, asked = set(documents.tolist()), [], k
+            while common and len(more) < k:
+                asked *= 2
+                ranked = self._top(common, asked)
+                more = [i for i in ranked if i not in known][:k]
+                if len(ranked) < asked:
+                    break
+            documents = np.concatenate([documents, np.array(more, documents.dtype)])
+            scores = self._scores_of(documents, tokens)
+        return first(scores, k, DIGITS, documents)
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(texts, their scores, where each word begins) of the words; slices of mapped arrays cost more."""
+        scores = self._index.scores
+        return np.asarray(scores["indices"]), np.asarray(scores["data"]), np.asarray(scores["indptr"])
+
+    def _postings(self, token: int) -> tuple[np.ndarray, np.ndarray]:
+        """The texts that have a word, rising, and what it adds to their scores."""
+        texts, values, starts = self._arrays
+        part = slice(int(starts[token]), int(starts[token + 1]))
+        return texts[part], values[part]
+
+    def _most(self, token: int) -> float:
+        """The most that a common word adds to a score."""
+        if token not in self._known_most:
+            self._known_most[token] = float(self._postings(token)[1].max())
+        return self._known_most[token]
+
+    def _scores_of(self, documents: np.ndarray, tokens: tuple[int, ...]) -> np.ndarray:
+        """The scores of some texts, bit by bit those of `scores`: each sums its words in their order."""
+        scores = np.zeros(len(documents))
+        for t in tokens:
+            texts, values = self._postings(t)
+            at = np.minimum(texts.searchsorted(documents), len(texts) - 1)
+            there = texts[at] == documents
+            scores[there] += values[at[there]]
+        return scores
 
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""
@@ -347,6 +394,18 @@ class Ranking:
             return ranking
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder} holds no ranking ({error}): build the index anew") from error
+
+
+def first(scores: np.ndarray, k: int, digits: int, documents: np.ndarray | None = None) -> tuple[int, ...]:
+    """The places of the k highest scores above 0, best first, compared in `digits` decimals; of equal ones the first.
+    documents: the numbers of the places, if they are not 0, 1, ..."""
+    slack = 10.0 ** (1 - digits)  # more than rounding can lift
+    least = np.partition(scores, -k)[-k] - slack if k < len(scores) else 0.0
+    (best,) = np.nonzero(scores > max(0.0, least))
+    rounded = np.round(scores[best], digits)
+    best, rounded = best[rounded > 0], rounded[rounded > 0]
+    best = best if documents is None else documents[best]
+    return tuple(best[np.lexsort((best, -rounded))][:k].tolist())
 
 
 def _mapped(folder: Path) -> bm25s.BM25:

@@ -27,10 +27,11 @@ from typing import Protocol
 
 import numpy as np
 
-from synth.search.bm25 import Ranking
+from synth.search.bm25 import Ranking, first
 from synth.search.embeddings import Embedder
 
 WEIGHT, KEPT, OWN, NAMES = 0.5, 0.8, 0.2, 2
+DIGITS = 6  # decimals in which scores are compared
 ALIKE = 3  # a name of more pages leads nowhere
 _LONGEST = 8  # words of a name
 _SHORTEST = 4  # characters of a name of one word
@@ -144,7 +145,7 @@ class Hybrid:
 
     def _named(self, scores: np.ndarray) -> None:
         """Lifts in place the texts of pages that the best texts name."""
-        best = _first(scores, self._follow)
+        best = first(scores, self._follow, DIGITS)
         lifted: dict[int, float] = {}
         for place in best:
             page, text = self._texts.at(place)
@@ -161,15 +162,7 @@ class Hybrid:
                 scores[to] = max(scores[to], score)
 
     def _rank(self, query: str, k: int) -> tuple[int, ...]:
-        return _first(self.scores(query), k)
-
-
-def _first(scores: np.ndarray, k: int) -> tuple[int, ...]:
-    least = np.partition(scores, -k)[-k] - 1e-5 if k < len(scores) else 0.0  # below it by more than rounding can lift
-    (places,) = np.nonzero(scores > max(0.0, least))
-    rounded = np.round(scores[places], 6)
-    places, rounded = places[rounded > 0], rounded[rounded > 0]
-    return tuple(int(i) for i in places[np.lexsort((places, -rounded))][:k])
+        return first(self.scores(query), k, DIGITS)
 
 
 def names_in(text: str, known: Callable[[str], bool]) -> Iterator[str]:

@@ -94,6 +94,19 @@ def test_redundant_clue_is_refuted() -> None:
     assert prover(small()).refute(pattern, "city:Zelton")[0] == "redundant_clue"
 
 
+def test_what_is_left_without_any_name_is_asked_once() -> None:
+    """Such a query looks through all entities of a type; another relation or another type is another one."""
+    proofs, asked = prover(small()), []
+    proofs.connection.set_trace_callback(lambda text: asked.append(text) if text.endswith("LIMIT 2") else None)
+    for _ in range(2):
+        assert proofs.refute(Pattern(**CAPITAL_OF, root=country(RIVER["Sim"])), "city:Zelton") is None
+    assert len(asked) == 1
+    founded = Pattern(relation="founded", forward=True, root=Node(type="city", clues=()))
+    ket = Node(type="city", clues=(Clue(relation="capital", forward=False, target="country:Pol"),))
+    assert proofs.refute(Pattern(relation="founded", forward=True, root=ket), "1901")[0] == "redundant_clue"
+    assert len(asked) == 2 and len(proofs.answers(founded)) == 1
+
+
 def test_redundant_below_the_root() -> None:
     inner = country(RIVER["Sim"], REL)
     pattern = Pattern(

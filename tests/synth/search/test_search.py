@@ -87,6 +87,21 @@ def test_the_best_come_first_and_ties_keep_the_order_of_the_table(some: list[Pas
             assert [p.id for p in search.hits(query)] == [some[i].id for i in order]
 
 
+def test_texts_without_a_rare_word_rank_as_if_all_were_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rare words leave fewer than k texts, or texts that common words alone can beat; equal texts are among both."""
+    rng = random.Random(0)
+    vocabulary = [chr(97 + i) for i in range(20)]
+    for common in (1, 4, 12, 1000):
+        monkeypatch.setattr(bm25, "_COMMON", common)
+        weights = [2.0 ** -rng.randrange(6) for _ in vocabulary]
+        ranking = Ranking.of([" ".join(rng.choices(vocabulary, weights, k=rng.randrange(7))) for _ in range(90)])
+        for _ in range(300):
+            query, k = " ".join(rng.choices([*vocabulary, "unheard"], k=rng.randint(1, 5))), rng.randint(1, 100)
+            scores = np.round(ranking.scores(query), 9)
+            order = sorted(np.nonzero(scores)[0], key=lambda i: (-scores[i], i))[:k]
+            assert ranking.top(query, k) == tuple(order), (query, k, common)
+
+
 def test_equal_passages_in_order() -> None:
     search = Search([passage(i, "A", f"red {w}") for i, w in enumerate(("one", "two", "six", "ten"))])
     assert search("red") == "red one\nred two\nred six"
