@@ -1,9 +1,13 @@
 """A plan of typed tools, executed: tools one after another, each fed what the one before gives, on every sample.
 
-The score is how near the results come to those of the reference, averaged over the samples: of a number 1 - |a - b| / max(|a|, |b|, 1),
-of a text or of words the longest common subsequence over the longer (both not below 0). So a plan that runs earns something, one that gives
-what the reference gives earns 1, however it is written, and every other one at most ALMOST. A plan that does not fit (a tool
-that there is not, a type that the tool does not take) earns 0. Tools are pure functions of this file; part `fits`.
+How near the results come to those of the reference is a mean m over the samples: of a number 1 - |a - b| / max(|a|, |b|, 1),
+of a text or of words the longest common subsequence over the longer (both not below 0). Two texts of one kind are alike without any
+work, as are two small numbers, and a plan that ignores the question would be paid for that. So m is rescaled as BERTScore is
+(Zhang et al. 2020, arXiv 1904.09675), by which OpenAGI pays for texts: the score is (m - b) / (1 - b), not below 0, where b is how near what
+the reference gives for one sample comes to what it gives for another, a mean over all pairs. What is no nearer than a right
+result for another text earns 0, a plan that gives what the reference gives earns 1, however it is written, and every other one between,
+in proportion, and at most ALMOST. With one sample b is 0; where b is 1, only a right plan is paid. A plan that does not fit (a tool that there is
+not, a type that the tool does not take) earns 0. Tools are pure functions of this file; part `fits`.
 
 `explain` says where a plan does not fit, or what it gives for the first sample that it gets wrong.
 """
@@ -12,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 from synth.types import Problem, Score, Scored, Unscorable
@@ -33,11 +38,16 @@ TOOLS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "length": ("text", "number", len),
     "sort": ("words", "words", sorted),
     "unique": ("words", "words", lambda x: list(dict.fromkeys(x))),
+    "reverse": ("words", "words", lambda x: x[::-1]),
+    "initials": ("words", "words", lambda x: [w[:1] for w in x]),
     "join": ("words", "text", " ".join),
+    "first": ("words", "text", lambda x: x[0] if x else ""),
+    "longest": ("words", "text", lambda x: max(x, key=len, default="")),
     "count": ("words", "number", len),
     "sizes": ("words", "numbers", lambda x: [len(w) for w in x]),
     "total": ("numbers", "number", sum),
     "largest": ("numbers", "number", lambda x: max(x, default=0)),
+    "smallest": ("numbers", "number", lambda x: min(x, default=0)),
 }
 _BETWEEN = re.compile(r"\s*(?:,|->|→|\||;|\s)\s*")
 
@@ -91,17 +101,29 @@ def _common(a: Sequence[Any], b: Sequence[Any]) -> int:
     return row[-1]
 
 
+def chance(results: Sequence[Any]) -> float:
+    """How alike two of these are, a mean over all pairs: what a result earns that is right for another sample. 0 for a single one."""
+    alike = [likeness(a, b) for a, b in combinations(results, 2)]
+    return sum(alike) / len(alike) if alike else 0.0
+
+
 def pipeline(problem: Problem, answer: str, *, samples: Sequence[str]) -> Score:
-    """How near the results of a plan come to the reference's on these samples."""
+    """How much nearer the results of a plan come to the reference's on these samples than chance does."""
     gold, plan = steps(problem.answer), steps(answer[:MAX_CHARS])
     if misfit(gold) or not samples:
         return Unscorable(reason=f"bad_reference: {problem.answer!r} does not run on {len(samples)} samples")
     if len(answer) > MAX_CHARS or not plan or misfit(plan):
         named = bool(plan) and all(x in TOOLS for x in plan)
         return Scored(value=0.0, parts={"parsed": float(named), "fits": 0.0})
-    worth = [likeness(run(plan, s), run(gold, s)) for s in samples]
-    value = 1.0 if all(x == 1.0 for x in worth) else min(ALMOST, sum(worth) / len(worth))
+    meant = [run(gold, s) for s in samples]
+    near = [likeness(run(plan, s), m) for s, m in zip(samples, meant, strict=True)]
+    value = 1.0 if min(near) == 1.0 else _above(sum(near) / len(near), chance(meant))
     return Scored(value=value, parts={"parsed": 1.0, "fits": 1.0})
+
+
+def _above(near: float, base: float) -> float:
+    """What lies above the base, as a share of what can lie there."""
+    return min(ALMOST, max(0.0, (near - base) / (1 - base))) if base < 1.0 else 0.0
 
 
 def explain(problem: Problem, answer: str, *, samples: Sequence[str]) -> str:

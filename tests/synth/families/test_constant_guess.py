@@ -66,6 +66,7 @@ SPREAD = {  # families that spread their answers -> the first level at which the
     "sokoban_pushes": 1,
     "teamwork": 1,
     "tic_tac_toe": 1,
+    "tool_pipelines": 1,
     "transit_maps": 1,
 }
 

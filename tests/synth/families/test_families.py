@@ -271,6 +271,25 @@ def test_an_edit_scores_by_the_similarity_of_its_patch():
     assert verify(problem, f"- x = x + 777\n{new}").parts["parsed"] == 0.0, "what is not there cannot be replaced"
 
 
+def test_plans_of_tools_are_drawn_by_what_they_do():
+    from random import Random
+
+    from synth.families.tool_pipelines import _text, functions, tool_pipelines
+    from synth.verify.pipeline import run
+
+    rng = Random(99)
+    texts = [_text(rng) for _ in range(100)]
+    for plans in (plans for n in (2, 3, 4, 5) for plans in functions(n)):
+        assert len({repr([run(plan, t) for t in texts]) for plan in plans}) == 1, f"not the same of all texts: {plans}"
+    root = {plan: f"tool_pipelines:{list(plans[0])}" for n in (2, 5) for plans in functions(n) for plan in plans}
+    drawn = [tool_pipelines(3, "train", i, levels=[level]) for level in (1, 4) for i in range(150)]
+    assert all(root[tuple(p.answer.split())] == p.lineage["root"] for p in drawn)
+    assert max(Counter(p.lineage["root"] for p in drawn[150:]).values()) < 10
+    for plan in {p.answer for p in drawn[:150]}:
+        paid = [verify(p, plan).value for p in drawn[:150]]
+        assert sum(paid) / len(paid) <= 0.25, f"{plan} earns a quarter of level 1 whatever is asked"
+
+
 def test_graded_sql_by_hand():
     from synth.verify.sql_graded import measures
 

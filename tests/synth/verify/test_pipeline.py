@@ -20,6 +20,10 @@ def problem(answer="split unique count", samples=("ab cd ab",)):
         ("split sizes total", 3),
         ("split sizes largest", 2),
         ("split sort join", "a bc"),
+        ("split reverse first", "bc"),
+        ("split initials", ["a", "b"]),
+        ("split longest", "bc"),
+        ("split sizes smallest", 1),
         ("length", 4),
     ],
 )
@@ -70,6 +74,26 @@ def test_another_plan_with_the_same_result_is_right_and_one_that_is_nearly_right
     many = ["a" * 199]
     assert verify(problem("mirror", many), "upper").value == 0.0
     assert verify(problem("split sizes total", ["x" * 99 + " y"]), "length").value == 0.95
+
+
+@pytest.mark.parametrize(
+    ("plan", "value"),
+    [
+        ("split unique count", 1.0),
+        ("split count", 2 / 3),  # 3 and 1 for 2 and 1: 5/6 near, where chance is 1/2
+        ("split sizes largest", 0.5),  # 2 and 2: 3/4 near
+        ("split sizes total", 0.0),  # 6 and 2: 5/12 near, less than chance
+        ("split unique", 0.0),  # words, not a number
+    ],
+)
+def test_what_is_no_nearer_than_the_reference_of_another_sample_earns_nothing(plan, value):
+    assert verify(problem(samples=("ab cd ab", "ef")), plan).value == pytest.approx(value)
+
+
+def test_where_the_reference_gives_the_same_for_all_samples_only_what_is_right_is_paid():
+    same = problem("split count", ["ab c", "d ef"])
+    assert verify(same, "split unique count").value == 1.0 and verify(same, "split sizes largest").value == 1.0
+    assert verify(same, "split sizes total").value == verify(same, "length").value == 0.0
 
 
 def test_a_reference_that_does_not_run_is_not_the_model_s_fault():
