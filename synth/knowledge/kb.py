@@ -217,6 +217,12 @@ class KB:
         """The subjects that have the object (entity id or literal) under a relation, () for none."""
         return tuple(f.subject for f in self._backward.get((relation, value), ()))
 
+    def ends(self, value: str, relation: str, forward: bool) -> Iterator[str]:
+        """`forward` or `backward` of a value, one after the other: there may be many."""
+        if forward:
+            return (f.value for f in self._forward.get((value, relation), ()))
+        return (f.subject for f in self._backward.get((relation, value), ()))
+
     def facts_of(self, subject: str, relation: str) -> tuple[Fact, ...]:
         """The facts behind `forward`."""
         return tuple(self._forward.get((subject, relation), ()))

@@ -22,8 +22,9 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import islice, repeat
 
 from synth.knowledge.kb import KB, Fact
 from synth.lookup import Lookup
@@ -46,6 +47,31 @@ from synth.questions.prove import Prover
 from synth.questions.wording import Wording
 from synth.types import Demonstration, Problem, Quarantined, Split, seed_for, split_of
 from synth.verify.exact import normalise
+
+
+class Roots:
+    """Queues that take turns, each for as long as it has one: looked through as far as they are asked for."""
+
+    def __init__(self, queues: Sequence[tuple[str, bool, Iterator[str]]]) -> None:
+        self._found: list[tuple[str, bool, str]] = []
+        self._rest = self._turns(queues)
+
+    @staticmethod
+    def _turns(queues: Sequence[tuple[str, bool, Iterator[str]]]) -> Iterator[tuple[str, bool, str]]:
+        while queues:
+            left = []
+            for queue in queues:
+                if (root := next(queue[2], None)) is not None:
+                    left.append(queue)
+                    yield *queue[:2], root
+            queues = left
+
+    def at(self, index: int, *, again: bool) -> tuple[str, bool, str] | None:
+        """The root of a place; `again`: from the first on where there are no more. None where there is none."""
+        self._found += islice(self._rest, max(0, index + 1 - len(self._found)))
+        if index >= len(self._found) and not (again and self._found):
+            return None
+        return self._found[index % len(self._found)]
 
 
 class EntityTrees:
@@ -78,8 +104,11 @@ class EntityTrees:
         kb.sqlite(connection)
         self.prover = Prover(connection, symmetric=[r.name for r in kb.relations.values() if phrases.symmetric(r)])
         self._shared = Counter(n for e in kb.entities.values() for n in {normalise(x) for x in (e.name, *e.aliases)})
-        self._guess = {ask: self._majority(*ask) for ask in self._askable()}
-        self._cells: dict[tuple[Split, int], list[tuple[str, bool, str]]] = {}
+        askable = self._askable()
+        self._entities = {ask: entities for ask, (entities, _) in askable.items()}
+        self._guess = {ask: share for ask, (_, share) in askable.items()}
+        self._shuffled = lru_cache(maxsize=None)(self._shuffle)  # cells of any hops share them
+        self._cells: dict[tuple[Split, int], Roots] = {}
         if not self._guess:
             raise ValueError(
                 "no relation of the knowledge base is functional in either direction, so no question has one answer: "
@@ -88,19 +117,26 @@ class EntityTrees:
 
     # ---- what can be asked
 
-    def _askable(self) -> list[tuple[str, bool]]:
-        used = {f.relation for f in self.kb.facts.values()}
-        relations = [r for r in self.kb.relations.values() if r.name in used]
-        return [(r.name, True) for r in relations if r.functional] + [
-            (r.name, False) for r in relations if r.inverse_functional and not r.literal
+    def _askable(self) -> dict[tuple[str, bool], tuple[list[str], float]]:
+        """(relation, forward) -> the entities that can be asked about, sorted, and the share of questions that the most
+        frequent answer gets right."""
+        relations = self.kb.relations
+        given: dict[tuple[str, bool], Counter[str]] = {
+            (r.name, forward): Counter() for r in relations.values() for forward in (True, False)
+        }
+        for f in self.kb.facts.values():
+            given[f.relation, True][f.value] += 1
+            given[f.relation, False][f.subject] += 1
+        asks = [(r.name, True) for r in relations.values() if r.functional] + [
+            (r.name, False) for r in relations.values() if r.inverse_functional and not r.literal
         ]
+        return {
+            (name, forward): (sorted(given[name, not forward]), max(some.values()) / some.total())
+            for name, forward in asks
+            if (some := given[name, forward])
+        }
 
-    def _majority(self, relation: str, forward: bool) -> float:
-        """The share of questions about a relation that its most frequent answer gets right."""
-        given = Counter(f.value if forward else f.subject for f in self.kb.facts.values() if f.relation == relation)
-        return max(given.values()) / given.total()
-
-    def roots(self, split: Split, hops: int) -> list[tuple[str, bool, str]]:
+    def roots(self, split: Split, hops: int) -> Roots:
         """(relation, forward, root) of all that a cell can ask: shuffled, relations taking turns so that none crowds
         out the others.
 
@@ -108,21 +144,26 @@ class EntityTrees:
         can only fail.
         """
         if (split, hops) not in self._cells:
-            queues = []
-            for (relation, forward), share in self._guess.items():
-                if hops > 1 and share > self.max_guess:
-                    continue
-                entities = {f.subject if forward else f.value for f in self.kb.facts.values() if f.relation == relation}
-                some = sorted(x for x in entities if split_of(x) == split)
-                rng = random.Random(seed_for(self.seed, "questions", relation, split, forward))
-                rng.shuffle(some)
-                queues.append(
-                    [(relation, forward, x) for x in some if hops == 1 or self.clues(relation, forward, x, hops, rng)]
-                )
-            self._cells[split, hops] = [
-                queue[i] for i in range(max(map(len, queues), default=0)) for queue in queues if i < len(queue)
-            ]
+            self._cells[split, hops] = Roots(
+                [
+                    (*ask, filter(partial(self._describable, *ask, hops), self._shuffled(*ask, split)))
+                    for ask, share in self._guess.items()
+                    if hops == 1 or share <= self.max_guess
+                ]
+            )
         return self._cells[split, hops]
+
+    def _shuffle(self, relation: str, forward: bool, split: Split) -> list[str]:
+        some = [x for x in self._entities[relation, forward] if split_of(x) == split]
+        random.Random(seed_for(self.seed, "questions", relation, split, forward)).shuffle(some)
+        return some
+
+    def _describable(self, relation: str, forward: bool, hops: int, root: str) -> bool:
+        if hops == 1:
+            return True
+        fact = self._asked(relation, forward, root)
+        path = {root, fact.value if forward else fact.subject}
+        return self.grower.describable(root, hops - 1, avoid={fact.id}, path=path)
 
     def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
         """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None if there
@@ -142,10 +183,10 @@ class EntityTrees:
 
         That is, where every root was asked about by name, or none can be described.
         """
-        pairs = self.roots(split, hops)
-        if not pairs or (hops == 1 and index >= len(pairs)):
+        place = self.roots(split, hops).at(index, again=hops > 1)
+        if place is None:
             return None
-        relation, forward, root = pairs[index % len(pairs)]
+        relation, forward, root = place
         rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
         fact = self._asked(relation, forward, root)
         answer = fact.value if forward else fact.subject

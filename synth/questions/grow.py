@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from synth.knowledge.kb import KB, Fact
-from synth.questions.pattern import Clue, Node, follow
+from synth.questions.pattern import Clue, Node
 from synth.questions.wording import Wording
 
 MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
@@ -41,24 +41,16 @@ class Grower:
 
         `avoid` are fact ids that the question may not use, `path` entities that it may not come back to.
         """
-        ways = list(self._touching[entity])
-        rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
-        clues = []
-        for relation, forward in ways:
-            facts = self._touching[entity][relation, forward]
-            for f in rng.sample(facts, len(facts)):
-                other = f.value if forward else f.subject
-                if f.id not in avoid and other not in path:
-                    clues.append((Clue(relation=relation, forward=forward, target=other), f))
+        clues = list(self._clues(entity, avoid, path, rng))
         pair = self._pair(entity, [c for c, _ in clues]) if searches == 2 and self.two_clues > 0 else None
         if pair is not None and rng.random() < self.two_clues:
             return pair
         for clue, fact in clues:
-            if len(self._candidates(clue)) != 1 or not self.sound(clue):
+            if not self._alone(clue):
                 continue
             if searches == 1:
                 return Node(type=self.kb.entities[entity].type, clues=(clue,))
-            if clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward):
+            if self._leads_on(clue):
                 inner = self.describe(
                     clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target}
                 )
@@ -69,23 +61,71 @@ class Grower:
                     )
         return pair
 
+    def describable(self, entity: str, searches: int, *, avoid: set[str], path: set[str]) -> bool:
+        """Whether `describe` gives a node, in whatever order it goes through the clues."""
+        clues = list(self._clues(entity, avoid, path))
+        for clue, fact in clues:
+            if self._alone(clue) and (
+                searches == 1
+                or self._leads_on(clue)
+                and self.describable(
+                    clue.target,  # type: ignore[arg-type]
+                    searches - 1,
+                    avoid=avoid | {fact.id},
+                    path=path | {clue.target},  # type: ignore[arg-type]
+                )
+            ):
+                return True
+        return searches == 2 and self.two_clues > 0 and self._pair(entity, [c for c, _ in clues]) is not None
+
+    def _clues(
+        self, entity: str, avoid: set[str], path: set[str], rng: random.Random | None = None
+    ) -> Iterator[tuple[Clue, Fact]]:
+        """The clues about an entity and their facts; in the order that `rng` draws."""
+        ways = list(self._touching[entity])
+        if rng is not None:
+            rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
+        for relation, forward in ways:
+            facts = self._touching[entity][relation, forward]
+            for f in facts if rng is None else rng.sample(facts, len(facts)):
+                other = f.value if forward else f.subject
+                if f.id not in avoid and other not in path:
+                    yield Clue(relation=relation, forward=forward, target=other), f
+
     def sound(self, clue: Clue) -> bool:
         """Whether the KB vouches that no entity beyond those listed satisfies a clue."""
         r = self.kb.relations[clue.relation]
         return self.closed_world or r.complete or (r.inverse_functional if clue.forward else r.functional)
 
+    def _alone(self, clue: Clue) -> bool:
+        """Whether one entity alone satisfies a clue."""
+        return len(self._candidates(clue)) == 1 and self.sound(clue)
+
+    def _leads_on(self, clue: Clue) -> bool:
+        """Whether what a clue names may be described in its turn."""
+        return clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward)
+
     def _candidates(self, clue: Clue) -> set[str]:
-        return set(follow(self.kb, clue.target, clue.relation, not clue.forward))  # type: ignore[arg-type]
+        """What satisfies a clue, or MOST_CANDIDATES + 1 of more: a year has as many people as the world is large."""
+        found: set[str] = set()
+        for x in self.kb.ends(clue.target, clue.relation, not clue.forward):  # type: ignore[arg-type]
+            found.add(x)
+            if len(found) > MOST_CANDIDATES:
+                break
+        return found
+
+    def _satisfies(self, entity: str, clue: Clue) -> bool:
+        return clue.target in self.kb.ends(entity, clue.relation, clue.forward)
 
     def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
         """Two clues with named targets that together give the entity, neither alone: the second is looked up in one
         search."""
         type = self.kb.entities[entity].type
         usable = (c for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward))
-        loose = [(c, pair) for c in usable if len(pair := self._candidates(c)) > 1]
+        loose = [(c, found) for c in usable if len(found := self._candidates(c)) > 1]
         for first, some in loose:
-            for second, others in loose:
+            for second, _ in loose if len(some) <= MOST_CANDIDATES else ():
                 one_search = not second.forward or len(some) == 2
-                if len(some) <= MOST_CANDIDATES and one_search and first is not second and some & others == {entity}:
+                if one_search and first is not second and {x for x in some if self._satisfies(x, second)} == {entity}:
                     return Node(type=type, clues=(first, second))
         return None

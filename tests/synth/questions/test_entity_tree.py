@@ -16,6 +16,7 @@ from synth.knowledge.kb import KB, Entity, Fact, Relation, merge, passages
 from synth.knowledge.sources import read_source
 from synth.knowledge.world import RELATIONS, world
 from synth.questions.entity_tree import EntityTrees, entity_tree
+from synth.questions.grow import MOST_CANDIDATES, Grower
 from synth.questions.pattern import Clue, Node, Pattern, canonical, constants, deletions, extension, from_json, nodes
 from synth.questions.wording import Wording
 from synth.types import Problem, Quarantined, digest, split_of, to_row
@@ -60,6 +61,36 @@ def touched(kb: KB, problem: Problem) -> set[str]:
     }
     hidden = {x for n in nodes(pattern.root) for x in extension(kb, n)}
     return (ends | hidden | set(constants(pattern.root))) & set(kb.entities)
+
+
+@pytest.mark.parametrize("two_clues", [0.0, 1.0])
+def test_what_is_describable_is_what_is_described(kb: KB, two_clues: float) -> None:
+    """Roots are chosen before anything is drawn; relations that are not complete leave some of them without clues."""
+    loose = [replace(r, complete=r.name in ("border", "capital", "mayor")) for r in kb.relations.values()]
+    grower = Grower(
+        KB(kb.entities.values(), loose, kb.facts.values()), Wording(kb), two_clues=two_clues, closed_world=False
+    )
+    known = Counter()
+    for i, fact in enumerate(kb.facts.values()):
+        for searches in (1, 2, 3):
+            given = {"avoid": {fact.id}, "path": {fact.subject, fact.value}}
+            node = grower.describe(fact.subject, searches, random.Random(i), **given)
+            assert grower.describable(fact.subject, searches, **given) == (node is not None), (fact, searches)
+            known[searches, node is not None] += 1
+    assert len(known) == 6  # some are and some are not
+
+
+def test_two_clues_are_found_below_a_hub(kb: KB) -> None:
+    """The second clue may hold of more entities than are counted."""
+    grower = Grower(kb, Wording(kb), two_clues=1.0, closed_world=False)
+    found = []
+    for entity in kb.entities:
+        node = grower.describe(entity, 2, random.Random(0), avoid=set(), path={entity})
+        if node is not None and len(node.clues) == 2:
+            assert extension(kb, node) == {entity}
+            assert all(len(extension(kb, smaller)) > 1 for smaller in deletions(node))
+            found.append(max(len(extension(kb, smaller)) for smaller in deletions(node)))
+    assert max(found) > MOST_CANDIDATES + 1
 
 
 def test_the_cells_are_full_and_nothing_is_lost(trees: EntityTrees, generated: tuple) -> None:
