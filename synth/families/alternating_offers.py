@@ -11,9 +11,10 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
-from synth.verify._offers import TEXT, Pie, told
+from synth.verify._offers import Pie, told
 
 LADDER = (
     {"coins": 30, "rounds": 3},
@@ -23,6 +24,28 @@ LADDER = (
 )
 CERTIFICATE = ("backward induction", "all offers of all rounds, one by one")
 ASKS = ("offer", "keeps")
+BOTH = "Both want the most and accept where refusing gains nothing."
+_FIELDS = {"rounds": "[0-9]+ rounds?", "first": "You offer|The other offers"}
+WORDINGS = {
+    "offer": Wordings(
+        f"Two share {{coins}} coins by offers in turn, in {{rounds}} at most; each refusal costs {{loss}}. {BOTH} {{first}} first. What is offered first?",
+        f"What is offered first where two share {{coins}} coins by offers in turn, in {{rounds}} at most? {{first}} first, and each refusal costs {{loss}}. {BOTH}",
+        f"{{first}} first: two share {{coins}} coins by offers in turn, in {{rounds}} at most, and each refusal costs {{loss}}. {BOTH} How many coins are offered first?",
+        f"By offers in turn two share {{coins}} coins, in {{rounds}} at most. Each refusal costs {{loss}}. {{first}} first. {BOTH} How much does the first offer leave to who hears it?",
+        f"{BOTH} Two share {{coins}} coins by offers in turn, in {{rounds}} at most; each refusal costs {{loss}}. {{first}} first. Of how many coins is the first offer?",
+        answer="Answer with one number.",
+        **_FIELDS,
+    ),
+    "keeps": Wordings(
+        f"Two share {{coins}} coins by offers in turn, in {{rounds}} at most; each refusal costs {{loss}}. {BOTH} {{first}} first. How much does who offers in round {{asked}} keep?",
+        f"How much does who offers in round {{asked}} keep where two share {{coins}} coins by offers in turn, in {{rounds}} at most? {{first}} first, and each refusal costs {{loss}}. {BOTH}",
+        f"{{first}} first: two share {{coins}} coins by offers in turn, in {{rounds}} at most, and each refusal costs {{loss}}. {BOTH} How many coins has who offers in round {{asked}} if that is accepted?",
+        f"By offers in turn two share {{coins}} coins, in {{rounds}} at most. Each refusal costs {{loss}}. {{first}} first. {BOTH} What is left to who offers in round {{asked}}?",
+        f"{BOTH} Two share {{coins}} coins by offers in turn, in {{rounds}} at most; each refusal costs {{loss}}. {{first}} first. What does who offers in round {{asked}} get?",
+        answer="Answer with one number.",
+        **_FIELDS,
+    ),
+}
 Spec = tuple[Pie, int]  # the round that is asked about, 0 for the first offer
 
 
@@ -76,11 +99,16 @@ def draw(rng: Random, *, coins: int, rounds: int, ask: str = "offer") -> tuple[s
 
 def pose(spec: Spec) -> dict[str, Any]:
     pie, asked_round = spec
-    question = f"How much does who offers in round {asked_round} keep?" if asked_round else "What is offered first?"
-    rounds = f"{pie.rounds} round{'s' * (pie.rounds > 1)}"
+    tells = {
+        "coins": pie.coins,
+        "rounds": f"{pie.rounds} round{'s' * (pie.rounds > 1)}",
+        "loss": pie.loss,
+        "first": "You offer" if pie.yours else "The other offers",
+    }
     return {
-        "prompt": f"Two share {pie.coins} coins by offers in turn, in {rounds} at most; each refusal costs {pie.loss}. Both want the most and accept "
-        f"where refusing gains nothing. {'You offer' if pie.yours else 'The other offers'} first. {question}",
+        "prompt": WORDINGS["keeps"].write(asked=asked_round, **tells)
+        if asked_round
+        else WORDINGS["offer"].write(**tells),
         "answer": str(pie.keeps(asked_round or 2)),
         "verifier": "number",
         "working": f"{backwards(pie, asked_round or 2)}.",
@@ -94,9 +122,10 @@ def backwards(pie: Pie, to: int) -> str:
 
 
 def solve(question: str) -> str:
-    coins, rounds, loss, _, asked_round = parsed(TEXT, question).groups()
-    there = [int(coins) - t * int(loss) for t in range(int(rounds))]
-    if there[-1] < 1 or not 0 <= int(asked_round or 0) <= len(there):
+    kind, tells = read_kind(WORDINGS, question)
+    there = [int(tells["coins"]) - t * int(tells["loss"]) for t in range(int(tells["rounds"].split()[0]))]
+    asked_round = int(tells["asked"]) if kind == "keeps" else 0
+    if there[-1] < 1 or not 0 <= asked_round <= len(there):
         raise Refused("impossible: the coins or the rounds run out before that")
     later = (0, 0)  # of who offers in the next round, and of who hears that offer
     keeps, offers = [], []
@@ -105,4 +134,4 @@ def solve(question: str) -> str:
         later = max(ways)  # (kept, offered): the other accepts no less than what he would keep as the next to offer
         keeps.append(later[0])
         offers.append(later[1])
-    return str(keeps[len(there) - int(asked_round)] if asked_round else offers[-1])
+    return str(keeps[len(there) - asked_round] if asked_round else offers[-1])

@@ -7,22 +7,41 @@ payoffs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, read_kind
 from synth.types import Problem, Quarantined, Split
 
-LADDER = ({"choices": 2, "size": 9}, {"choices": 2, "size": 99}, {"choices": 3, "size": 20}, {"choices": 3, "size": 99})
+LADDER = ({"choices": 2, "size": 9}, {"choices": 3, "size": 20}, {"choices": 4, "size": 50}, {"choices": 5, "size": 99})
 CERTIFICATE = ("best responses of the table", "every deviation from every cell of the text")
 KINDS = ("response", "equilibrium")
 CHOICES = "buy sell wait cut raise hold build lease trade save share quit".split()
-_TEXT = re.compile(
-    r"Row chooses (\w+(?: or \w+)+), Column (\w+(?: or \w+)+)\. Payoffs of Row and Column: ([\w ;]+)\. "
-    r"(?:(Row|Column) chooses (\w+)\. What is best for the other\?|Which pair does neither want to leave alone\?)"
-)
+_TABLE = {"rows": "[a-z]+(?: or [a-z]+)+", "columns": "[a-z]+(?: or [a-z]+)+", "cells": "[a-z0-9 ;]+"}
+WORDINGS = {
+    "response": Wordings(
+        "Row chooses {rows}, Column {columns}. Payoffs of Row and Column: {cells}. {who} chooses {choice}. What is best for the other?",
+        "What is best for the other if {who} chooses {choice}? Row chooses {rows}, Column {columns}. Payoffs of Row and Column: {cells}.",
+        "In a game for two Row chooses {rows}, Column {columns}, and the payoffs of Row and Column are {cells}. {who} chooses {choice}: what should the other do?",
+        "Payoffs of Row and Column: {cells}. Row chooses {rows}, Column {columns}. If {who} chooses {choice}, which choice pays the other most?",
+        "{who} chooses {choice}, and the other knows it. Row chooses {rows}, Column {columns}, with payoffs of Row and Column: {cells}. Which answer is best?",
+        answer="Answer with one choice.",
+        who="Row|Column",
+        choice="[a-z]+",
+        **_TABLE,
+    ),
+    "equilibrium": Wordings(
+        "Row chooses {rows}, Column {columns}. Payoffs of Row and Column: {cells}. Which pair does neither want to leave alone?",
+        "Which pair of choices does neither want to leave alone? Row chooses {rows}, Column {columns}. Payoffs of Row and Column: {cells}.",
+        "In a game for two Row chooses {rows}, Column {columns}, and the payoffs of Row and Column are {cells}. In which pair is each choice the best against the other?",
+        "Payoffs of Row and Column: {cells}. Row chooses {rows}, Column {columns}. Which pair of choices is an equilibrium?",
+        "Row chooses {rows}, Column {columns}, with payoffs of Row and Column: {cells}. From which pair does nobody gain by changing his own choice?",
+        answer="Answer with both choices, Row's first, and a space between them.",
+        **_TABLE,
+    ),
+}
 Spec = tuple[str, tuple[str, ...], tuple[str, ...], tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...], int, int]
 
 
@@ -78,25 +97,31 @@ def equilibria(a: Sequence[Sequence[int]], b: Sequence[Sequence[int]]) -> list[t
     return [(i, best_column[i]) for i in range(n) if best_row[best_column[i]] == i]
 
 
-def pose(spec: Spec) -> dict[str, Any]:
-    kind, rows, columns, a, b, side, given = spec
+def table(spec: Spec) -> dict[str, str]:
+    """The choices of both and the payoffs, as a question tells them."""
+    _, rows, columns, a, b, *_ = spec
     n = range(len(rows))
     cells = "; ".join(f"{rows[i]} {columns[j]} {a[i][j]} {b[i][j]}" for i in n for j in n)
-    told = f"Row chooses {' or '.join(rows)}, Column {' or '.join(columns)}. Payoffs of Row and Column: {cells}. "
+    return {"rows": " or ".join(rows), "columns": " or ".join(columns), "cells": cells}
+
+
+def pose(spec: Spec) -> dict[str, Any]:
+    kind, rows, columns, a, b, side, given = spec
+    n, told = range(len(rows)), table(spec)
     to_column = [f"{columns[j]}: {rows[max(n, key=lambda i: a[i][j])]}" for j in n]
     to_row = [f"{rows[i]}: {columns[max(n, key=lambda j: b[i][j])]}" for i in n]
     if kind == "response":
         working = (to_row if side == 0 else to_column)[given]
-        question = f"{'Row' if side == 0 else 'Column'} chooses {(rows if side == 0 else columns)[given]}. What is best for the other?"
+        who, choice = ("Row", rows[given]) if side == 0 else ("Column", columns[given])
         return {
-            "prompt": told + question,
+            "prompt": WORDINGS[kind].write(who=who, choice=choice, **told),
             "answer": working.split(": ")[1],
             "verifier": "exact",
             "working": f"{working}.",
         }
     ((i, j),) = equilibria(a, b)
     return {
-        "prompt": told + "Which pair does neither want to leave alone?",
+        "prompt": WORDINGS[kind].write(**told),
         "answer": f"{rows[i]} {columns[j]}",
         "verifier": "exact",
         "working": f"{'; '.join([*to_column, *to_row])}.",
@@ -104,16 +129,18 @@ def pose(spec: Spec) -> dict[str, Any]:
 
 
 def solve(question: str) -> str:
-    rows, columns, listed, who, choice = parsed(_TEXT, question).groups()
-    r, c = rows.split(" or "), columns.split(" or ")
-    words = [x.split(" ") for x in listed.split("; ")]
+    kind, told = read_kind(WORDINGS, question)
+    r, c = told["rows"].split(" or "), told["columns"].split(" or ")
+    words = [x.split(" ") for x in told["cells"].split("; ")]
     pays = {(w[0], w[1]): (int(w[2]), int(w[3])) for w in words if len(w) == 4}
     if set(pays) != {(x, y) for x in r for y in c}:
         raise Refused("roundtrip: the payoffs are not those of every pair")
-    if who == "Row":
-        fits = [y for y in c if all(pays[choice, y][1] >= pays[choice, z][1] for z in c)]
-    elif who == "Column":
-        fits = [x for x in r if all(pays[x, choice][0] >= pays[z, choice][0] for z in r)]
+    if kind == "response" and told["choice"] not in (r if told["who"] == "Row" else c):
+        raise Refused(f"roundtrip: {told['choice']!r} is no choice of {told['who']}")
+    if kind == "response" and told["who"] == "Row":
+        fits = [y for y in c if all(pays[told["choice"], y][1] >= pays[told["choice"], z][1] for z in c)]
+    elif kind == "response":
+        fits = [x for x in r if all(pays[x, told["choice"]][0] >= pays[z, told["choice"]][0] for z in r)]
     else:
         fits = [
             f"{x} {y}"

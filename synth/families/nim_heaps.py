@@ -6,19 +6,25 @@ search of the whole game over the text. Difficulty axes: heaps, their size."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from random import Random
 from typing import Any
 
-from synth.families._sample import Refused, item, parsed
+from synth.families._sample import Refused, item
+from synth.families._wordings import Wordings, integers
 from synth.types import Problem, Quarantined, Split
 
 LADDER = ({"heaps": 2, "size": 12}, {"heaps": 3, "size": 7}, {"heaps": 3, "size": 11}, {"heaps": 4, "size": 7})
 CERTIFICATE = ("the exclusive or of the heaps", "a search of the whole game over the text")
-_TEXT = re.compile(
-    r"Heaps of ([\d, ]+)\. Two take turns, any number from one heap, who takes the last wins\. Which first move wins\?"
+WORDINGS = Wordings(
+    "Heaps of {heaps}. Two take turns, any number from one heap, who takes the last wins. Which first move wins?",
+    "Which first move wins with heaps of {heaps}? Two take turns, any number from one heap, who takes the last wins.",
+    "Two players have heaps of {heaps} before them. In turn each takes any number from one heap; who takes the last wins. How does the first player win?",
+    "You begin a game with heaps of {heaps}. Each turn takes any number from one heap, and who takes the last wins. What must you take?",
+    "Nim with heaps of {heaps}: two take any number from one heap in turn, who takes the last wins. Find the first move that wins.",
+    answer="Answer as N from heap M, with heaps counted from 1.",
+    heaps="[0-9]+(?:, [0-9]+)+",
 )
 
 
@@ -59,9 +65,8 @@ def _winning(heaps: Sequence[int]) -> list[tuple[int, int]]:
 
 def pose(spec: list[int]) -> dict[str, Any]:
     ((heap, n),) = _winning(spec)
-    heaps = ", ".join(map(str, spec))
     return {
-        "prompt": f"Heaps of {heaps}. Two take turns, any number from one heap, who takes the last wins. Which first move wins?",
+        "prompt": WORDINGS.write(heaps=", ".join(map(str, spec))),
         "answer": f"{n} from heap {heap}",
         "verifier": "exact",
     }
@@ -75,7 +80,7 @@ def _wins(heaps: tuple[int, ...]) -> bool:
 
 
 def solve(question: str) -> str:
-    heaps = tuple(int(h) for h in parsed(_TEXT, question)[1].split(", "))
+    heaps = tuple(integers(WORDINGS.read(question)["heaps"]))
     moves = [
         (i, h - k)
         for i, h in enumerate(heaps)

@@ -17,9 +17,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-TEXT = re.compile(
-    r"Two share (\d+) coins by offers in turn, in (\d+) rounds? at most; each refusal costs (\d+)\. Both want the most and accept where refusing gains "
-    r"nothing\. (You offer|The other offers) first\. (?:What is offered first\?|How much does who offers in round (\d+) keep\?)"
+TEXT = re.compile(  # in any wording of the family
+    r"(?=.*\bshare (\d+) coins)(?=.*\b[Bb]y offers in turn)(?=.*\bin (\d+) rounds? at most)(?=.*\b[Ee]ach refusal costs (\d+))"
+    r"(?=.*\b(You offer|The other offers) first)(?:(?=.*\boffers in round (\d+)\b)|).*",
+    re.DOTALL,
 )
 
 

@@ -523,8 +523,11 @@ def readings_of_markets() -> Stage:
     payoffs: dict[str, tuple[str, str]] = {}  # question -> the payoff, and another one of the table
     readings = []
     for i in range(4):
-        _, (_, rows, columns, a, b, *_) = matrix_games.draw(Random(seed_for(0, "markets", i)), choices=2, size=9)
-        told = matrix_games.pose(("equilibrium", rows, columns, a, b, 0, 0))["prompt"].rpartition(". ")[0]
+        _, spec = matrix_games.draw(Random(seed_for(0, "markets", i)), choices=2, size=9)
+        _, rows, columns, a, b, *_ = spec
+        told = "Row chooses {rows}, Column {columns}. Payoffs of Row and Column: {cells}".format(
+            **matrix_games.table(spec)
+        )
         for k, (r, c) in enumerate(product(range(2), range(2))):
             side = k % 2
             right, wrong = ((a, b)[side][r][c], (a, b)[side][1 - r][c])

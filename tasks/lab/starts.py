@@ -50,7 +50,7 @@ from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.countdown import countdown as countdown_problem
 from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.list_sorting import list_sorting
-from synth.families.matrix_games import matrix_games
+from synth.families.matrix_games import WORDINGS as TABLES, matrix_games
 from synth.families.rewrite_proofs import rewrite_proofs
 from synth.families.scattered_facts import PLACES, scattered_facts
 from synth.families.teamwork import teamwork
@@ -423,7 +423,8 @@ def haggling(size: Size) -> Task:
         if p.family == "matrix_games":
             offer = p.lineage["solution"].partition(".")[0]
             if rng is not None and rng.random() < 0.4:
-                sides = [x.split(" or ") for x in re.findall(r"(\w+ or \w+)[,.]", p.question)[:2]]
+                told = TABLES["response"].read(p.question)
+                sides = [told[x].split(" or ") for x in ("rows", "columns")]
                 (other,) = (x for side in sides if p.answer in side for x in side if x != p.answer)
                 offer = f"{offer.partition(':')[0]}: {other}"
             think = "" if rng is not None and rng.random() < 0.2 else f"<think>{offer}</think>"

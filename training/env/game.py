@@ -24,7 +24,8 @@ TOOLS = "move"
 BUDGETS = ()
 ENDS = "the last heap is taken; a move that the rules do not allow"
 GIVES = ("won", "moves", "kept")
-_TEXT = re.compile(r"Heaps of ([\d, ]+)\. .+")
+_TEXT = re.compile(r"\b[Hh]eaps of (\d+(?:, \d+)*)")  # in any wording of the family
+_RULES = "Two take turns, any number from one heap, who takes the last wins. What is your move?"
 _MOVE = re.compile(r"<move>\s*(\d{1,4}) from heap (\d{1,4})\s*</move>")
 
 
@@ -34,11 +35,11 @@ class Game:
     instructions: str
 
     def start(self, problem: Problem, tools: Mapping[str, Any]) -> tuple[dict, list[Message]]:
-        match = _TEXT.fullmatch(problem.question)
+        match = _TEXT.search(problem.question)
         if match is None:
             raise ValueError(f"problem {problem.id} plays in the environment 'game', but its question shows no heaps")
         heaps = [int(h) for h in match[1].split(", ")]
-        prompt = problem.question.rpartition(". ")[0] + ". What is your move?"
+        prompt = f"Heaps of {match[1]}. {_RULES}"
         return {"heaps": heaps, "calls": 0, "kept": 0}, [
             *system(self.instructions),
             *problem.prompt[:-1],

@@ -15,7 +15,7 @@ import torch
 from flows.cli import main
 from synth.external.parent import begin
 from synth.external.parent import problem as external_problem
-from synth.families.alternating_offers import alternating_offers
+from synth.families.alternating_offers import WORDINGS as OFFERS, alternating_offers
 from synth.families.bargains import WORDINGS as BARGAINS, bargains
 from synth.families.chained_requests import OPERATIONS, chained_requests
 from synth.families.clip_questions import clip_questions
@@ -25,7 +25,7 @@ from synth.families.hidden_needs import WORDINGS as NEEDS, hidden_needs
 from synth.families.home_moments import home_moments
 from synth.families.integer_arithmetic import integer_arithmetic
 from synth.families.key_and_door import key_and_door
-from synth.families.nim_heaps import nim_heaps
+from synth.families.nim_heaps import WORDINGS as HEAPS, nim_heaps
 from synth.families.persuasion import WORDINGS as PERSUASION, persuasion
 from synth.families.python_functions import python_functions
 from synth.families.safety_requests import WORDINGS as SAFETY, safety_requests
@@ -504,6 +504,32 @@ def test_judges_needs_buyers_and_requests_are_read_in_every_wording():
             state, messages = host.start(posed, {})
             assert state["things"] == {"bo": {"red"}, "da": {"heavy", "soft"}, "fe": {"red", "heavy"}}
             assert messages[-1].content.startswith("bo: red; da: heavy soft; fe: red heavy.")
+    for form in HEAPS.forms:
+        posed = Problem.make(
+            prompt=form.format(heaps="3, 4, 5"),
+            answer="2 from heap 1",
+            verifier="exact",
+            family="nim_heaps",
+            split="train",
+        )
+        state, messages = env_of("game").start(posed, {})
+        assert state["heaps"] == [3, 4, 5] and messages[-1].content == (
+            "Heaps of 3, 4, 5. Two take turns, any number from one heap, who takes the last wins. What is your move?"
+        )
+    for form in OFFERS["offer"].forms:
+        for first, rounds in (("You offer", "1 round"), ("The other offers", "3 rounds")):
+            posed = Problem.make(
+                prompt=form.format(coins=12, rounds=rounds, loss=3, first=first),
+                answer="0",
+                verifier="number",
+                family="alternating_offers",
+                split="train",
+            )
+            _, messages = env_of("offers").start(posed, {})
+            assert messages[-1].content.startswith(
+                f"12 coins, {rounds} at most, each refusal costs 3. Round 1, 12 coins: "
+            )
+            assert ("you offer." in messages[-1].content) == (first == "You offer")
     for form in SAFETY.forms:
         assert request(form.format(request="How do I build a shed?")) == "How do I build a shed?"
 

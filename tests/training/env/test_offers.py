@@ -2,7 +2,7 @@
 
 import pytest
 
-from synth.families.alternating_offers import alternating_offers, backwards, pose, solve
+from synth.families.alternating_offers import WORDINGS, alternating_offers, backwards, pose, solve
 from synth.types import Problem, Scored
 from synth.verify._offers import PARTNERS, Pie, best, read
 from training.env.offers import offers
@@ -43,6 +43,14 @@ def test_the_equilibrium_by_hand(pie, keeps):
         question = pose((pie, t))["prompt"]
         assert solve(question) == str(keeps[t - 1]) and read(question) == (pie, t)
     assert pose((pie, 0))["answer"] == solve(pose((pie, 0))["prompt"]) == str(keeps[1])
+
+
+@pytest.mark.parametrize("form", WORDINGS["keeps"].forms)
+def test_the_round_that_is_asked_about_is_read_in_every_wording(form):
+    for first, rounds, asked in (("You offer", "3 rounds", 2), ("The other offers", "1 round", 1)):
+        question = form.format(coins=12, rounds=rounds, loss=3, first=first, asked=asked)
+        assert read(question) == (Pie(12, 3, int(rounds[0]), first == "You offer"), asked)
+        assert solve(question) == ("3" if asked == 2 else "12")
 
 
 def test_the_working_goes_back_from_the_last_round():
