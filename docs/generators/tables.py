@@ -55,7 +55,7 @@ INLINE = re.compile(r"(<!-- (value|peer|least|count):([^>]+?) -->).*?(<!-- / -->
 
 
 def documents(root: Path = ROOT) -> list[Path]:
-    return [root / "README.md", root / "ARCHITECTURE.md", *sorted((root / "docs").glob("*.md"))]
+    return [root / "README.md", root / "ARCHITECTURE.md", *sorted((root / "docs").rglob("*.md"))]
 
 
 def results(path: Path) -> list[dict[str, Any]]:
