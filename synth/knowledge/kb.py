@@ -11,9 +11,10 @@ import hashlib
 import json
 import re
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -174,16 +175,20 @@ class KB:
             self._backward[fact.relation, fact.value].append(fact)
         for (subject, name), linked in self._forward.items():
             if len(linked) > 1 and self.relations[name].functional:
-                raise ValueError(
-                    f"{subject!r} has {len(linked)} objects under the functional relation {name!r} ({linked[0].value!r}, "
-                    f"{linked[1].value!r}): keep one, or declare it functional: false"
-                )
+                self._refuse(subject, name, linked, "functional")
         for (name, value), linked in self._backward.items():
             if len(linked) > 1 and self.relations[name].inverse_functional:
-                raise ValueError(
-                    f"{value!r} has {len(linked)} subjects under the inverse functional relation {name!r} ({linked[0].subject!r}, "
-                    f"{linked[1].subject!r}): keep one, or declare it inverse_functional: false"
-                )
+                self._refuse(value, name, linked, "inverse_functional")
+
+    @staticmethod
+    def _refuse(value: str, relation: str, linked: Sequence[Fact], flag: str) -> None:
+        """Raises for several facts of a relation that allows one."""
+        forward = flag == "functional"
+        first, second = ((f.value if forward else f.subject) for f in linked[:2])
+        raise ValueError(
+            f"{value!r} has {len(linked)} {'objects' if forward else 'subjects'} under the {flag.replace('_', ' ')} relation "
+            f"{relation!r} ({first!r}, {second!r}): keep one, or declare it {flag}: false"
+        )
 
     def _check(self, fact: Fact) -> None:
         relation, subject = self.relations.get(fact.relation), self.entities.get(fact.subject)
@@ -230,6 +235,37 @@ class KB:
     def facts_to(self, relation: str, value: str) -> tuple[Fact, ...]:
         """The facts behind `backward`."""
         return tuple(self._backward.get((relation, value), ()))
+
+    def touching(self, entity: str) -> Iterator[Fact]:
+        """The facts of which an entity is the subject or the object, in the order of the input."""
+        return iter(self._touching.get(entity, ()))
+
+    @cached_property
+    def _touching(self) -> dict[str, list[Fact]]:
+        touching: dict[str, list[Fact]] = defaultdict(list)
+        for f in self.facts.values():
+            for entity in {f.subject, f.object} - {None}:
+                touching[entity].append(f)  # type: ignore[index]
+        return touching
+
+    def called(self, type: str, name: str) -> list[str]:
+        """The ids of the entities of a type with a name."""
+        return self._called.get((type, name), [])
+
+    @cached_property
+    def _called(self) -> dict[tuple[str, str], list[str]]:
+        return by_name(self.entities.values())
+
+    def mutual(self, relation: str) -> bool:
+        """Whether every fact of a relation is stated the other way round too."""
+        return both_ways(self.pairs(relation))
+
+    def askable(self, relation: str, forward: bool) -> tuple[Sequence[str], float]:
+        """The different subjects of a relation (not `forward`: its objects), sorted, and the share of its facts that the
+        most frequent object (subject) has; 0 without facts."""
+        pairs = list(self.pairs(relation))
+        given = Counter(y if forward else x for x, y in pairs)
+        return sorted({x if forward else y for x, y in pairs}), max(given.values()) / len(pairs) if pairs else 0.0
 
     def listed(self, relation: str) -> Iterator[str]:
         """The objects (entity ids or literals) of all facts of a relation."""
@@ -349,6 +385,20 @@ def _by_key(values: Iterable, key: str, what: str) -> dict:
             raise ValueError(f"the {what} {name!r} is given twice: keep one")
         out[name] = value
     return out
+
+
+def by_name(entities: Iterable[Entity]) -> dict[tuple[str, str], list[str]]:
+    """(type, name) -> the ids of the entities that are called so."""
+    called: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for e in entities:
+        called[e.type, e.name].append(e.id)
+    return called
+
+
+def both_ways(pairs: Iterable[tuple[str, str]]) -> bool:
+    """Whether each pair is there the other way round too."""
+    known = set(pairs)
+    return all((y, x) in known for x, y in known)
 
 
 def merge(parts: Sequence[KB]) -> KB:

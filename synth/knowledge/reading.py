@@ -30,8 +30,7 @@ class Reader:
     @staticmethod
     def of(kb: KB) -> Reader:
         """The reader of a knowledge base in memory."""
-        names = {(e.type, e.name) for e in kb.entities.values()}
-        return Reader(kb.relations.values(), lambda type_, text: (type_, text) in names)
+        return Reader(kb.relations.values(), lambda type_, text: bool(kb.called(type_, text)))
 
     def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
         """The names at the other end of `known` that the lines of `text` state, in order, without repetition."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -49,29 +50,40 @@ from synth.types import Demonstration, Problem, Quarantined, Split, seed_for, sp
 from synth.verify.exact import normalise
 
 
-class Roots:
-    """Queues that take turns, each for as long as it has one: looked through as far as they are asked for."""
+CACHE = 65_536  # KiB of the tables for proofs that are in memory
 
-    def __init__(self, queues: Sequence[tuple[str, bool, Iterator[str]]]) -> None:
-        self._found: list[tuple[str, bool, str]] = []
-        self._rest = self._turns(queues)
 
-    @staticmethod
-    def _turns(queues: Sequence[tuple[str, bool, Iterator[str]]]) -> Iterator[tuple[str, bool, str]]:
-        while queues:
+class Turns:
+    """Queues of roots that take turns, each for as long as it has one: looked through as far as they are asked for.
+
+    queues: of each what is asked, (relation, forward); its roots; the places of those that count, in an order.
+    """
+
+    def __init__(self, queues: Sequence[tuple[tuple[str, bool], Sequence[str], Iterator[int]]]) -> None:
+        self._queues = queues
+        self._which, self._place = array("h"), array("i")
+        self._rest = self._turns()
+
+    def _turns(self) -> Iterator[tuple[int, int]]:
+        still = list(range(len(self._queues)))
+        while still:
             left = []
-            for queue in queues:
-                if (root := next(queue[2], None)) is not None:
-                    left.append(queue)
-                    yield *queue[:2], root
-            queues = left
+            for i in still:
+                if (place := next(self._queues[i][2], None)) is not None:
+                    left.append(i)
+                    yield i, place
+            still = left
 
     def at(self, index: int, *, again: bool) -> tuple[str, bool, str] | None:
         """The root of a place; `again`: from the first on where there are no more. None where there is none."""
-        self._found += islice(self._rest, max(0, index + 1 - len(self._found)))
-        if index >= len(self._found) and not (again and self._found):
+        for which, place in islice(self._rest, max(0, index + 1 - len(self._place))):
+            self._which.append(which)
+            self._place.append(place)
+        if index >= len(self._place) and not (again and self._place):
             return None
-        return self._found[index % len(self._found)]
+        index %= len(self._place)
+        ask, roots, _ = self._queues[self._which[index]]
+        return *ask, roots[self._place[index]]
 
 
 class EntityTrees:
@@ -100,15 +112,20 @@ class EntityTrees:
         self.max_words, self.max_guess = max_words, max_guess
         self.wording, self.oracle = Wording(kb), Oracle(kb)
         self.grower = Grower(kb, self.wording, two_clues=two_clues, closed_world=closed_world)
-        connection = sqlite3.connect(":memory:")
+        connection = sqlite3.connect("")  # a temporary file
+        for name in ("main", "temp"):
+            connection.execute(f"PRAGMA {name}.cache_size = -{CACHE}")
+        connection.execute("PRAGMA journal_mode = OFF")
         kb.sqlite(connection)
         self.prover = Prover(connection, symmetric=[r.name for r in kb.relations.values() if phrases.symmetric(r)])
-        self._shared = Counter(n for e in kb.entities.values() for n in {normalise(x) for x in (e.name, *e.aliases)})
-        askable = self._askable()
-        self._entities = {ask: entities for ask, (entities, _) in askable.items()}
-        self._guess = {ask: share for ask, (_, share) in askable.items()}
+        aliases = {normalise(a) for e in kb.entities.values() for a in e.aliases}
+        names = ({normalise(x) for x in (e.name, *e.aliases)} for e in kb.entities.values()) if aliases else ()
+        self._shared = Counter(n for some in names for n in some if n in aliases)
+        self._entities, self._guess = dict[tuple[str, bool], Sequence[str]](), dict[tuple[str, bool], float]()
+        for relation, forward, entities, share in self._askable():
+            self._entities[relation, forward], self._guess[relation, forward] = entities, share
         self._shuffled = lru_cache(maxsize=None)(self._shuffle)  # cells of any hops share them
-        self._cells: dict[tuple[Split, int], Roots] = {}
+        self._cells: dict[tuple[Split, int], Turns] = {}
         if not self._guess:
             raise ValueError(
                 "no relation of the knowledge base is functional in either direction, so no question has one answer: "
@@ -117,26 +134,19 @@ class EntityTrees:
 
     # ---- what can be asked
 
-    def _askable(self) -> dict[tuple[str, bool], tuple[list[str], float]]:
-        """(relation, forward) -> the entities that can be asked about, sorted, and the share of questions that the most
-        frequent answer gets right."""
-        relations = self.kb.relations
-        given: dict[tuple[str, bool], Counter[str]] = {
-            (r.name, forward): Counter() for r in relations.values() for forward in (True, False)
-        }
-        for f in self.kb.facts.values():
-            given[f.relation, True][f.value] += 1
-            given[f.relation, False][f.subject] += 1
-        asks = [(r.name, True) for r in relations.values() if r.functional] + [
-            (r.name, False) for r in relations.values() if r.inverse_functional and not r.literal
+    def _askable(self) -> Iterator[tuple[str, bool, Sequence[str], float]]:
+        """What can be asked (relation, forward) about which entities, and the share of questions that the most frequent
+        answer gets right."""
+        relations = self.kb.relations.values()
+        asks = [(r.name, True) for r in relations if r.functional] + [
+            (r.name, False) for r in relations if r.inverse_functional and not r.literal
         ]
-        return {
-            (name, forward): (sorted(given[name, not forward]), max(some.values()) / some.total())
-            for name, forward in asks
-            if (some := given[name, forward])
-        }
+        for name, forward in asks:
+            entities, share = self.kb.askable(name, forward)
+            if entities:
+                yield name, forward, entities, share
 
-    def roots(self, split: Split, hops: int) -> Roots:
+    def roots(self, split: Split, hops: int) -> Turns:
         """(relation, forward, root) of all that a cell can ask: shuffled, relations taking turns so that none crowds
         out the others.
 
@@ -144,23 +154,30 @@ class EntityTrees:
         can only fail.
         """
         if (split, hops) not in self._cells:
-            self._cells[split, hops] = Roots(
+            self._cells[split, hops] = Turns(
                 [
-                    (*ask, filter(partial(self._describable, *ask, hops), self._shuffled(*ask, split)))
+                    (
+                        ask,
+                        self._entities[ask],
+                        filter(partial(self._describable, ask, hops), self._shuffled(ask, split)),
+                    )
                     for ask, share in self._guess.items()
                     if hops == 1 or share <= self.max_guess
                 ]
             )
         return self._cells[split, hops]
 
-    def _shuffle(self, relation: str, forward: bool, split: Split) -> list[str]:
-        some = [x for x in self._entities[relation, forward] if split_of(x) == split]
+    def _shuffle(self, ask: tuple[str, bool], split: Split) -> array[int]:
+        """The places of the entities of a split, in an order of their own."""
+        some = array("i", (i for i, x in enumerate(self._entities[ask]) if split_of(x) == split))
+        relation, forward = ask
         random.Random(seed_for(self.seed, "questions", relation, split, forward)).shuffle(some)
         return some
 
-    def _describable(self, relation: str, forward: bool, hops: int, root: str) -> bool:
+    def _describable(self, ask: tuple[str, bool], hops: int, place: int) -> bool:
         if hops == 1:
             return True
+        (relation, forward), root = ask, self._entities[ask][place]
         fact = self._asked(relation, forward, root)
         path = {root, fact.value if forward else fact.subject}
         return self.grower.describable(root, hops - 1, avoid={fact.id}, path=path)

@@ -4,8 +4,8 @@ that."""
 from __future__ import annotations
 
 import random
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from synth.knowledge.kb import KB, Fact
 from synth.questions.pattern import Clue, Node
@@ -26,12 +26,17 @@ class Grower:
 
     def __init__(self, kb: KB, wording: Wording, *, two_clues: float, closed_world: bool) -> None:
         self.kb, self.wording, self.two_clues, self.closed_world = kb, wording, two_clues, closed_world
-        self._touching: dict[str, dict[tuple[str, bool], list[Fact]]] = defaultdict(lambda: defaultdict(list))
-        for f in kb.facts.values():
-            if f.relation not in wording.symmetric:
-                self._touching[f.subject][f.relation, True].append(f)
-            if f.object is not None:
-                self._touching[f.object][f.relation, False].append(f)
+        self._ways = lru_cache(maxsize=4096)(self._ways_of)
+
+    def _ways_of(self, entity: str) -> dict[tuple[str, bool], list[Fact]]:
+        """(relation, direction) -> the facts about an entity, in the order of the knowledge base."""
+        ways: dict[tuple[str, bool], list[Fact]] = {}
+        for f in self.kb.touching(entity):
+            if f.subject == entity and f.relation not in self.wording.symmetric:
+                ways.setdefault((f.relation, True), []).append(f)
+            if f.object == entity:
+                ways.setdefault((f.relation, False), []).append(f)
+        return ways
 
     def describe(
         self, entity: str, searches: int, rng: random.Random, *, avoid: set[str], path: set[str]
@@ -82,11 +87,12 @@ class Grower:
         self, entity: str, avoid: set[str], path: set[str], rng: random.Random | None = None
     ) -> Iterator[tuple[Clue, Fact]]:
         """The clues about an entity and their facts; in the order that `rng` draws."""
-        ways = list(self._touching[entity])
+        all_facts = self._ways(entity)
+        ways = list(all_facts)
         if rng is not None:
             rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
         for relation, forward in ways:
-            facts = self._touching[entity][relation, forward]
+            facts = all_facts[relation, forward]
             for f in facts if rng is None else rng.sample(facts, len(facts)):
                 other = f.value if forward else f.subject
                 if f.id not in avoid and other not in path:

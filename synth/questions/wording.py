@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
-from functools import cached_property
 from typing import NamedTuple
 
 from synth.knowledge.kb import KB, Relation
@@ -45,8 +43,7 @@ def symmetric(kb: KB, relation: Relation) -> bool:
     backward one."""
     if relation.domain != relation.range or _definite(relation.ask(SLOT)) != _definite(relation.ask_back(SLOT)):
         return False
-    pairs = set(kb.pairs(relation.name))
-    return all((y, x) in pairs for x, y in pairs)
+    return kb.mutual(relation.name)
 
 
 class Template(NamedTuple):
@@ -79,14 +76,6 @@ class Wording:
                 self.templates[r.name, back] = [
                     self._template(_definite(p), _spoken(r.range if back else r.domain)) for p in phrases
                 ]
-
-    @cached_property
-    def _named(self) -> dict[tuple[str, str], list[str]]:
-        """(type, name) -> the ids that bear it; only what reads a text needs them."""
-        named: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for e in self.kb.entities.values():
-            named[e.type, e.name].append(e.id)
-        return named
 
     @staticmethod
     def _template(phrase: str, type: str) -> Template:
@@ -210,7 +199,7 @@ class Wording:
     def _constants(self, relation: str, back: bool, name: str) -> list[str]:
         if back and self.kb.relations[relation].literal:
             return [name] if self.kb.backward(relation, name) else []
-        return self._named.get((self.slot(relation, back), name), [])
+        return self.kb.called(self.slot(relation, back), name)
 
     def _read_node(self, text: str, type: str) -> list[Node]:
         if not text.startswith("the "):

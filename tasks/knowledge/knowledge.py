@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from synth.knowledge.compact import passages_of
 from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation
 from synth.search.embeddings import embedder
 from synth.search.index import Page, pages_of_kb
@@ -17,23 +18,24 @@ from tasks.runtime.stage import Stage
 from tasks.storage import commit, tables
 
 
-def kb(stage: Stage) -> KB:
+def kb(stage: Stage, of: type[KB] = KB) -> KB:
     """The entities, relations and facts of artifacts/kb."""
-    return read_kb(lambda name: stage.input("kb", name))
+    return read_kb(lambda name: stage.input("kb", name), of)
 
 
-def read_kb(at: Callable[[str], Path]) -> KB:
-    """A knowledge base of its three tables; `at` gives the path of each."""
-    return KB(
-        tables.read(at("entities.parquet"), Entity),
-        tables.read(at("relations.parquet"), Relation),
-        tables.read(at("facts.parquet"), Fact),
+def read_kb(at: Callable[[str], Path], of: type[KB] = KB) -> KB:
+    """A knowledge base of its three tables; `at` gives the path of each. of: `KB`, or `CompactKB` for what asks for few of
+    many facts."""
+    return of(
+        tables.each(at("entities.parquet"), Entity),
+        tables.each(at("relations.parquet"), Relation),
+        tables.each(at("facts.parquet"), Fact),
     )
 
 
-def kb_at(folder: Path) -> KB:
+def kb_at(folder: Path, of: type[KB] = KB) -> KB:
     """The same for a folder written by the stage `kb` or `espalier kb build`. Raises UserError if it is not one."""
-    return read_kb(_held(folder).joinpath)
+    return read_kb(_held(folder).joinpath, of)
 
 
 def ranges_at(folder: Path) -> dict[str, str]:
@@ -76,7 +78,7 @@ def load(path: Path, *, k: int = 3, embeddings: str = "", follow: int = 0) -> Se
         embed = embedder(embeddings) if embeddings else None
     except ValueError as error:
         raise UserError(str(error)) from error
-    passages = tables.read(path, Passage)
+    passages = passages_of(tables.each(path, Passage))
     return Search(passages, k=k, pages=lambda: pages_in(path.parent), embed=embed, follow=follow)
 
 

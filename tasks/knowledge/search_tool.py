@@ -42,17 +42,19 @@ class Search:
             )
         if k < 1:
             raise ValueError(f"the search tool was asked for k = {k} passages per query: k must be at least 1")
-        self.passages = tuple(passages)
+        self.passages = passages
         self.k = k
         self._pages = pages or (lambda: own_pages(self.passages))
         self._embed, self._follow = embed, follow
-        texts = [f"{p.title} {p.text}" for p in self.passages]
-        self._ranking: Ranking | Hybrid = Ranking.of(texts, cache=cache)
+        self._ranking: Ranking | Hybrid = Ranking.of(self._texts(), cache=cache)
         if embed is not None or follow:
-            vectors = Vectors.of(texts, len(texts), embed) if embed is not None else None
+            vectors = Vectors.of(self._texts(), len(passages), embed) if embed is not None else None
             self._ranking = Hybrid(
                 self._ranking, _Titled(self.passages), embed=embed, vectors=vectors, follow=follow, cache=cache
             )
+
+    def _texts(self) -> Iterator[str]:
+        return (f"{p.title} {p.text}" for p in self.passages)
 
     def __call__(self, query: str) -> str:
         return harmless("\n".join(p.text for p in self.hits(query))) or NOTHING

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute, parquet
 
-from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.kb import KB, Entity, Fact, Relation, both_ways, by_name
 from synth.knowledge.orders import inverse
 from synth.knowledge.postings import Postings, Texts
 from synth.knowledge.reading import Reader
@@ -92,6 +92,18 @@ class Stored:
         subjects, values = self.postings.block(self.postings.number[relation], True)
         p = self.postings
         return ((p.value(x), p.value(y)) for x, y in zip(subjects.tolist(), values.tolist(), strict=True))
+
+    def mutual(self, relation: str) -> bool:
+        """As `KB.mutual`."""
+        return both_ways(self.pairs(relation))
+
+    def called(self, type: str, name: str) -> list[str]:
+        """As `KB.called`."""
+        return self._called.get((type, name), [])
+
+    @cached_property
+    def _called(self) -> dict[tuple[str, str], list[str]]:
+        return by_name(self.entities.values())
 
     @cached_property
     def _disk(self) -> sqlite3.Connection:

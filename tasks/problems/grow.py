@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from synth.knowledge.compact import CompactKB
 from synth.knowledge.kb import Passage
 from synth.knowledge.postings import Postings
 from synth.questions.entity_tree import EntityTrees
@@ -114,7 +115,7 @@ def _pairs(split: Split, depth: int) -> Sequence[tuple[str, str]]:
 
 def chains(folder: Path, *, k: int, **knobs: Any) -> EntityTrees:
     """The entity-tree questions of the knowledge base in a folder. k: passages of a search; `knobs`: of EntityTrees."""
-    return EntityTrees(knowledge.kb_at(folder), knowledge.load(folder / "passages.parquet", k=k), **knobs)
+    return EntityTrees(knowledge.kb_at(folder, CompactKB), knowledge.load(folder / "passages.parquet", k=k), **knobs)
 
 
 def away(

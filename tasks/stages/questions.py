@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
+from synth.knowledge.compact import CompactKB
 from synth.questions.entity_tree import EntityTrees, each_question
 from synth.questions.quotas import End
 from synth.types import ListDigest, Problem, Quarantined, Split
@@ -76,7 +77,7 @@ def questions(
     """
     if not hops or min(hops) < 0 or sum(hops) <= 0:
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
-    kb, search = knowledge.kb(stage), knowledge.search(stage, k=search_top_k)
+    kb, search = knowledge.kb(stage, CompactKB), knowledge.search(stage, k=search_top_k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
     knobs = {
         "seed": stage.seed,
@@ -163,7 +164,7 @@ def questions(
         },
         "oracle_answers": round(count.total() / max(1, count.total() + chains.reasons["not_answerable"]), 4),
         "one_search_answers": chains.one_search_answers(),
-        "kb": kb.digest(),
+        "kb": knowledge.digest_at(base),
         "problems": ids.name(),
         **fuzzy_card,
     }
