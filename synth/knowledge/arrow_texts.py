@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from json.encoder import encode_basestring as quote  # `json.dumps` of a text, without its object for each
 from typing import Any, overload
@@ -41,6 +42,11 @@ class ArrowTexts(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         for at in range(0, len(self.array), _SOME):
             yield from self.array.slice(at, _SOME).to_pylist()
+
+    def find(self, text: str) -> int:
+        """The place of a text among sorted ones; -1 if it is absent."""
+        i = bisect_left(self, text)
+        return i if i < len(self) and self[i] == text else -1
 
     def take(self, places: np.ndarray) -> ArrowTexts:
         return ArrowTexts(self.array.take(pa.array(places)))

@@ -28,6 +28,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from synth.knowledge.arrow_texts import ArrowTexts
+
 _WORD = re.compile(r"\w+")
 _K1, _B = 1.5, 0.75
 DIGITS = 9  # decimals in which scores are compared
@@ -223,21 +225,24 @@ class Ranking:
     """`top(query, k)` gives the places of the k best texts. Answers are cached (least recently used are evicted first),
     because a policy in training repeats its queries. Made by `Ranking.of` or `Ranking.load`."""
 
-    def __init__(self, index: bm25s.BM25, vocabulary: dict[str, int] | Path, n: int, *, cache: int = 65536) -> None:
-        """vocabulary: the number of each word, or the folder of `save`, from which they are read when the first is asked
-        for."""
+    def __init__(self, index: bm25s.BM25, vocabulary: ArrowTexts | Path, n: int, *, cache: int = 65536) -> None:
+        """vocabulary: the words, sorted, or the folder of `save`, from which they are read when the first is asked for."""
         self._index, self._given, self._n = index, vocabulary, n
         self._top = lru_cache(maxsize=cache)(self._rank)
+        self._number = lru_cache(maxsize=cache)(lambda word: self._vocabulary.find(word))
         self._known_most: dict[int, float] = {}
 
     @cached_property
-    def _vocabulary(self) -> dict[str, int]:
-        if isinstance(self._given, dict):
+    def _vocabulary(self) -> ArrowTexts:
+        """A word's number is its place."""
+        if not isinstance(self._given, Path):
             return self._given
+        from synth.knowledge.arrow_texts import ArrowTexts  # Arrow
+
         words = json.loads((self._given / _WORDS).read_text(encoding="utf-8"))
         if words["n"] != self._n:
             raise ValueError(f"{_WORDS} is of {words['n']} texts and the scores are of {self._n}")
-        return {w: i for i, w in enumerate(words["words"])}
+        return ArrowTexts.of(words["words"])
 
     @staticmethod
     def of(texts: Iterable[str], folder: Path | None = None, *, cache: int = 65536) -> Ranking:
@@ -284,9 +289,7 @@ class Ranking:
             scores, of, frequency = (np.concatenate(x) for x in zip(*blocks, strict=True))
             starts = np.concatenate([[0], np.cumsum(frequency)])
             index.scores = {"data": scores, "indices": of, "indptr": starts, "num_docs": n}
-            vocabulary = {w: i for i, w in enumerate(names)}
-            index.unique_token_ids_set = set(range(len(vocabulary) + 1))  # bm25s adds an empty word
-            return Ranking(index, vocabulary, n, cache=cache)
+            return Ranking(index, names, n, cache=cache)
         none = np.zeros(0)
         index.scores = {"data": none, "indices": none, "indptr": none, "num_docs": n}
         _save(folder, index, names, n)
@@ -310,8 +313,7 @@ class Ranking:
 
     def _tokens(self, query: str) -> tuple[int, ...]:
         """Sorted, so that a query does not depend on the order of its words."""
-        known = (self._vocabulary.get(w) for w in words(query))
-        return tuple(sorted(t for t in known if t is not None))
+        return tuple(sorted(t for t in map(self._number, words(query)) if t >= 0))
 
     def scores(self, query: str) -> np.ndarray:
         """[texts] float64."""
@@ -381,7 +383,7 @@ class Ranking:
     def save(self, folder: Path) -> None:
         """Arrays as .npy and the vocabulary as JSON, in a folder of their own."""
         folder.mkdir(parents=True, exist_ok=True)
-        _save(folder, self._index, sorted(self._vocabulary, key=self._vocabulary.__getitem__), self._n)
+        _save(folder, self._index, self._vocabulary, self._n)
 
     @staticmethod
     def load(folder: Path, *, cache: int = 65536) -> Ranking:
