@@ -55,10 +55,8 @@ class Grower:
                 continue
             if searches == 1:
                 return Node(type=self.kb.entities[entity].type, clues=(clue,))
-            if self._leads_on(clue):
-                inner = self.describe(
-                    clue.target, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {clue.target}
-                )
+            if (other := self._leads_to(clue)) is not None:
+                inner = self.describe(other, searches - 1, rng, avoid=avoid | {fact.id}, path=path | {other})
                 if inner is not None:
                     return Node(
                         type=self.kb.entities[entity].type,
@@ -70,15 +68,13 @@ class Grower:
         """Whether `describe` gives a node, in whatever order it goes through the clues."""
         clues = list(self._clues(entity, avoid, path))
         for clue, fact in clues:
-            if self._alone(clue) and (
-                searches == 1
-                or self._leads_on(clue)
-                and self.describable(
-                    clue.target,  # type: ignore[arg-type]
-                    searches - 1,
-                    avoid=avoid | {fact.id},
-                    path=path | {clue.target},  # type: ignore[arg-type]
-                )
+            if not self._alone(clue):
+                continue
+            if searches == 1:
+                return True
+            other = self._leads_to(clue)
+            if other is not None and self.describable(
+                other, searches - 1, avoid=avoid | {fact.id}, path=path | {other}
             ):
                 return True
         return searches == 2 and self.two_clues > 0 and self._pair(entity, [c for c, _ in clues]) is not None
@@ -107,9 +103,12 @@ class Grower:
         """Whether one entity alone satisfies a clue."""
         return len(self._candidates(clue)) == 1 and self.sound(clue)
 
-    def _leads_on(self, clue: Clue) -> bool:
-        """Whether what a clue names may be described in its turn."""
-        return clue.target in self.kb.entities and self.wording.nestable(clue.relation, clue.forward)
+    def _leads_to(self, clue: Clue) -> str | None:
+        """The entity that a clue names, if it may be described in its turn."""
+        other = clue.target
+        if isinstance(other, str) and other in self.kb.entities and self.wording.nestable(clue.relation, clue.forward):
+            return other
+        return None
 
     def _candidates(self, clue: Clue) -> set[str]:
         """What satisfies a clue, or MOST_CANDIDATES + 1 of more: a year has as many people as the world is large."""
@@ -121,7 +120,7 @@ class Grower:
         return found
 
     def _satisfies(self, entity: str, clue: Clue) -> bool:
-        return clue.target in self.kb.ends(entity, clue.relation, clue.forward)
+        return any(x == clue.target for x in self.kb.ends(entity, clue.relation, clue.forward))
 
     def _pair(self, entity: str, clues: Sequence[Clue]) -> Node | None:
         """Two clues with named targets that together give the entity, neither alone: the second is looked up in one
