@@ -380,7 +380,7 @@ def checked(postings: Postings, trees: FuzzyTrees, accepted: list[Problem]) -> d
     lexicon = trees.lexicon
     at = {text: [i] for i, text in enumerate(postings.names)}
     oracle = Oracle(
-        Reader(postings.relations, lexicon.known),
+        Reader(postings.relations, lexicon.known, lexicon.says),
         lexicon.name,
         pages_from(trees.graph, lambda t: at.get(t, ())),
         trees._table,

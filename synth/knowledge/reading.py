@@ -12,12 +12,18 @@ class Reader:
     """Reads the sentences that `Relation.sentence` writes.
 
     known   (entity type, text) -> whether something of that type has that name: a lexicon, to separate the names of a
-    list
+            list
+    says    (relation, text) -> whether the text is a value of a relation of texts, to separate these
     """
 
-    def __init__(self, relations: Iterable[Relation], known: Callable[[str, str], bool]) -> None:
+    def __init__(
+        self,
+        relations: Iterable[Relation],
+        known: Callable[[str, str], bool],
+        says: Callable[[str, str], bool],
+    ) -> None:
         self.relations = {r.name: r for r in relations}
-        self.known = known
+        self.known, self.says = known, says
         self._sentences = {}
         self._within: dict[str, str] = {}  # relation -> the longest text that all its sentences have
         for r in self.relations.values():
@@ -30,7 +36,11 @@ class Reader:
     @staticmethod
     def of(kb: KB) -> Reader:
         """The reader of a knowledge base in memory."""
-        return Reader(kb.relations.values(), lambda type_, text: bool(kb.called(type_, text)))
+        return Reader(
+            kb.relations.values(),
+            lambda type_, text: bool(kb.called(type_, text)),
+            lambda relation, text: bool(kb.facts_to(relation, text)),
+        )
 
     def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:
         """The names at the other end of `known` that the lines of `text` state, in order, without repetition."""
@@ -55,17 +65,23 @@ class Reader:
 
     def _objects(self, relation: str, match: re.Match[str]) -> list[str]:
         """The objects of a sentence, as `split` separates them, where they begin it too."""
-        names = self.split(relation, match["y"])
-        return names or (self.split(relation, _lower(match["y"])) if match.start("y") == 0 else [])
+        text = match["y"]
+        names = self.split(relation, text) or (self.split(relation, _lower(text)) if match.start("y") == 0 else [])
+        return names or ([text] if self.relations[relation].literal else [])
 
     def split(self, relation: str, text: str) -> list[str]:
         """The objects of a sentence: "A, B and C and D" is three names if "B and C" is one. Empty if it cannot be
         separated."""
         r = self.relations[relation]
-        if r.literal or self.known(r.range, text):
+        if r.literal:
+            return [text] if r.functional else self._separate(relation, text, self.says)
+        return self._separate(r.range, text, self.known)
+
+    def _separate(self, where: str, text: str, is_one: Callable[[str, str], bool]) -> list[str]:
+        if is_one(where, text):
             return [text]
         for gap in re.finditer(", | and ", text):
-            if self.known(r.range, text[: gap.start()]) and (rest := self.split(relation, text[gap.end() :])):
+            if is_one(where, text[: gap.start()]) and (rest := self._separate(where, text[gap.end() :], is_one)):
                 return [text[: gap.start()], *rest]
         return []
 

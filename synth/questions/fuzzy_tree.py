@@ -113,7 +113,7 @@ class FuzzyTrees:
         self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.everything = everything
         self.prover = Prover(connection, symmetric=self.either)
-        self.oracle = Oracle(Reader(relations, lexicon.known), lexicon.name, open, self._table, most=most_pages)
+        self.oracle = Oracle(Reader(relations, lexicon.known, lexicon.says), lexicon.name, open, self._table, most=most_pages)
         self._guess = {name: share for name, share in self._shares() if share <= max_guess}
         for aside in [name for name, kept in twins.items() if kept in self._guess]:
             self._guess.pop(aside, None)  # one fact is not asked about from both of its ends

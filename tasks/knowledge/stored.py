@@ -128,7 +128,7 @@ class Stored:
                     best = int(times.argmax())  # of equals the first, in the order of the ids
                     priors[name, forward] = self.postings.text(int(ends[best])), int(times[best]) / int(times.sum())
         lexicon = Lexicon(Graph(self.postings))
-        return World(self, Reader(self.relations.values(), lexicon.known), priors)  # type: ignore[arg-type]
+        return World(self, Reader(self.relations.values(), lexicon.known, lexicon.says), priors)  # type: ignore[arg-type]
 
     @staticmethod
     def there(folder: Path) -> bool:

@@ -57,6 +57,11 @@ class Lexicon:
         """Whether an entity of a type bears a name."""
         return bool(self._bearers(type_, text))
 
+    def says(self, relation: str, text: str) -> bool:
+        """Whether a text is a value of a relation of texts."""
+        column = self.graph.columns[relation]
+        return column.relation.literal and bool(self.find(relation, text))
+
     def _bear(self, type_: str, text: str) -> Sequence[str]:
         """The ids of the entities of a type with a name, rising."""
         p, one = self.graph.postings, entity_id(type_, text)

@@ -142,6 +142,27 @@ def test_lists_of_names_that_contain_and_or_commas() -> None:
     )
 
 
+def test_lists_of_texts() -> None:
+    """A page lists all values of a relation of texts in one sentence; each leads back to what has it."""
+    relation = Relation(name="crop", domain="farm", range="string", label="crop", passage="{y} grows on {x}.")
+    single = Relation(
+        name="town", domain="farm", range="string", label="town", passage="The {label} of {x} is {y}.", functional=True
+    )
+    crops = ("rye", "salt and pepper", "flax, dressed", "rye and oats")
+    farms = [Entity.make("farm", x) for x in ("Ost", "Pol")]
+    facts = [Fact.make("farm:Ost", "crop", literal=y) for y in crops] + [
+        Fact.make("farm:Ost", "town", literal="Olm and Kar")
+    ]
+    reader = Reader.of(KB(farms, [relation, single], facts))
+    for some in (crops[:1], crops[:3], crops[1:], crops):
+        text = relation.sentence("Ost", some)
+        assert reader.read("crop", text, "Ost", back=False) == list(some)
+        assert all(reader.read("crop", text, y, back=True) == ["Ost"] for y in some)
+        assert reader.read("crop", text, "oats", back=True) == []
+    assert reader.read("crop", relation.sentence("Pol", ["hay and straw"]), "Pol", back=False) == ["Hay and straw"]
+    assert reader.read("town", single.sentence("Ost", ["Olm and Kar"]), "Ost", back=False) == ["Olm and Kar"]
+
+
 def test_names_that_begin_a_sentence() -> None:
     """ "Invoice 7 includes ..." is about the record "invoice 7"; names that differ in that letter alone stay two."""
     includes = Relation(
