@@ -8,6 +8,12 @@ sex ratio (at birth)                          sex ratio at birth
 elevation (highest point)                     highest point
 lower chamber (number of seats)               lower chamber seats               a number counts them
 natural gas (exports)                         natural gas exports
+coal (consumption)                            coal consumption
+water use (industrial)                        industrial water use
+country name (former)                         former name                       of a country
+country name (local short form)               local short name                  of a country
+nationality (adjective)                       nationality adjective
+executive branch (head of government)         head of government                what comes before it is a heading alone
 capital (name), anthem (title)                capital, anthem
 real growth rate 2021                         real growth rate in 2021
 age structure (0-14 years)                    stays: what it means cannot be told
@@ -37,10 +43,17 @@ _UNITS = {
 }
 _UNITS |= {"Btu": "British thermal units", "nm": "nautical miles"}
 _LONGEST = 6  # words of a unit
+_HEADING = re.compile(r"(?:\w+ )?(?:branch|section|department)")  # what a page is divided into says nothing of a value
+_ROLE = re.compile(r"(?:head|chief|leader|president|chair|speaker|deputy|commander) of [a-z]+")
+_KIND = re.compile(
+    r"(?:[a-z]+al|former|previous|native|short|long|old|alternative|legal|full)"
+)  # an adjective beside a noun
+_DEED = re.compile(r"[a-z]+(?:tion|ment)")
 
 
-def head_of(label: str, thing: str = "") -> str:
-    """The noun phrase of a head. thing: the type of its values, "" for plain values."""
+def head_of(label: str, thing: str = "", domain: str = "") -> str:
+    """The noun phrase of a head. thing: the type of its values, "" for plain values; domain: the type of what has them, whose
+    name is not said twice."""
     text = _OPEN.sub("", re.sub(r"\b([^\W\d_]{3,})[^\W\d_]*/\1[^\W\d_]*", _first, label))
     text, year = (m[1], f" in {m[2]}") if (m := _YEAR.fullmatch(text)) else (text, "")
     words = text.split()
@@ -50,10 +63,17 @@ def head_of(label: str, thing: str = "") -> str:
     base = " ".join(_NOTE.sub("", text).split())
     if text.endswith(")") or not notes:
         notes = [n for n in notes if not _MEASURE.match(n)]
-        said = _with_note(base, notes[-1], thing) if notes else _joined(base)
+        said = _with_note(base, notes[-1], thing, domain) if notes else _joined(base)
         if said:
             return f"{said}{year}"
     return f"{text}{year}"
+
+
+def heads_of(label: str, thing: str = "", domain: str = "") -> list[str]:
+    """The noun phrases that a head can be, the best first: "anthem (title)" is "anthem", and "anthem title" where another head
+    is "anthem"."""
+    named = re.fullmatch(r"(.+) \((name|title)\)", label)
+    return [head_of(label, thing, domain), *([f"{head_of(named[1])} {named[2]}"] if named else [])]
 
 
 def _first(m: re.Match[str]) -> str:
@@ -69,7 +89,7 @@ def _joined(base: str) -> str:
     return f"{singular(first)} {second}" if joins else base
 
 
-def _with_note(base: str, note: str, thing: str) -> str:
+def _with_note(base: str, note: str, thing: str, domain: str) -> str:
     """A phrase with its note worked in; "" where there is no way to."""
     words, own = note.split(), base.split()
     if not words or not own:
@@ -89,8 +109,19 @@ def _with_note(base: str, note: str, thing: str) -> str:
     last = base.rpartition(" - ")[2]
     if (count := _COUNT.fullmatch(note)) and not many(last):
         return f"{last} {count[1]}"
-    if len(words) == 1 and many(note) and not many(base) and len(own) < 3 and " - " not in base:
+    if " - " in base:
+        return ""
+    if _HEADING.fullmatch(base) and _ROLE.fullmatch(note):
+        return note
+    few = not many(base) and len(own) < 3
+    if len(words) == 1 and (few and (many(note) or _DEED.fullmatch(note)) or note in ("adjective", "noun")):
         return f"{base} {note}"
+    if own[-1] == "name" and own[:-1] in ([], domain.replace("_", " ").split()):
+        base = "name"
+    if own[-1] == "name" and words[-1] == "form" and words[:-1]:
+        return " ".join([*words[:-1], base])
+    if len(words) == 1 and _KIND.fullmatch(note) and not _PREPOSITION.search(base):
+        return f"total {note} {base[6:]}" if base.startswith("total ") else f"{note} {base}"
     return ""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from synth.knowledge.documents import SUFFIXES, Document, read_document
 from synth.knowledge.ingest import LONGEST, Reading, Row
 from synth.knowledge.missing import MISSING, stated
-from synth.knowledge.heads import head_of, spoken_unit
+from synth.knowledge.heads import head_of, heads_of, spoken_unit
 from synth.knowledge.kinds import Kind, kind_of
 from synth.knowledge.model_facts import Ask, Outcome, Told, read_facts, relation_keys, verb_words
 from synth.knowledge.patterns import (
@@ -534,11 +534,9 @@ def _shared(label: str, some: list[_Said], types: Mapping[str, str]) -> str:
 
 def _phrase(reading: Reading, first: _Said, label: str, domain: str, keys: Collection[str], thing: str = "") -> str:
     """The label of a key as a phrase, where no other relation of the type has it. thing: the type of its values."""
-    phrase = head_of(label, thing) if first.kind == "pair" else label
-    if phrase == label or phrase in keys:
-        return label
-    taken = any(given["label"] == phrase for given in reading.schema.values() if given["domain"] == domain)
-    return label if taken else phrase
+    taken = {given["label"] for given in reading.schema.values() if given["domain"] == domain}.union(keys)
+    some = heads_of(label, thing, domain) if first.kind == "pair" else ()
+    return next((phrase for phrase in some if phrase != label and phrase not in taken), label)
 
 
 def _dated(label: str, domain: str, range: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from synth.knowledge.heads import head_of, is_odd, spoken_unit
+from synth.knowledge.heads import head_of, heads_of, is_odd, spoken_unit
 from synth.knowledge.words import adjective, article, code_of, label_of, measured, thing_of, wording
 
 
@@ -25,20 +25,42 @@ from synth.knowledge.words import adjective, article, code_of, label_of, measure
         ("barn growth rate 2021", "", "barn growth rate in 2021"),
         ("harvest Expenses 2019", "", "harvest expenses in 2019"),
         ("guild/guilds", "", "guild"),
+        ("turf (consumption)", "", "turf consumption"),
+        ("total milk use (industrial)", "", "total industrial milk use"),
+        ("dialect (adjective)", "", "dialect adjective"),
+        ("lower branch (head of guild)", "", "head of guild"),
+        ("farm name (local short form)", "", "local short name"),
+        ("farm name (former)", "", "former name"),
+        ("barn name (former)", "", "former barn name"),
         ("plain head", "", "plain head"),
     ],
 )
 def test_a_head_becomes_a_phrase(head, thing, phrase):
-    assert head_of(head, thing) == phrase
+    assert head_of(head, thing, "farm") == phrase
     assert not is_odd(phrase)
 
 
 @pytest.mark.parametrize(
-    "head", ["age of cows (0-14 years)", "barns - comparative", "songs (lyrics/music)", "cows under 5 years", "call f"]
+    "head",
+    [
+        "age of cows (0-14 years)",
+        "barns - comparative",
+        "songs (lyrics/music)",
+        "cows under 5 years",
+        "call f",
+        "inner branch (chosen by lot)",
+        "guild (geographic limits)",
+        "envoys in the north (chief of mission)",
+    ],
 )
 def test_what_cannot_be_told_stays_and_is_odd(head):
     assert head_of(head) == head
     assert is_odd(head_of(head))
+
+
+def test_a_title_is_said_where_another_head_has_the_plain_phrase():
+    assert heads_of("farm song(s) (title)") == ["farm song", "farm song title"]
+    assert heads_of("farm song(s)") == ["farm song"]
 
 
 def test_a_year_is_no_odd_number():
