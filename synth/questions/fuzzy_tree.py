@@ -59,6 +59,7 @@ from synth.verify.exact import normalise
 
 STAGE, FAMILY = "questions", "fuzzy_tree"
 _BLOCK = 64  # questions that are made before the quotas are looked at again
+_TIMES = (1, 1.1, 1.25, 1.5, math.inf)  # what the shares of relations and shapes are multiplied by, to fill a cell
 _SPLITS: tuple[Split, ...] = get_args(Split)
 _GOLDEN = 0.618034  # its multiples lie far apart
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -515,35 +516,49 @@ class _Questions:
         tally, begin = self.tally, len(self.accepted)
         full, drawn, at = begin + wanted, set[int](), "/".join(map(str, ("tree", *key)))
         waiting: list[tuple[str, Problem, str]] = []
+        held = 0  # those of them that exceed nothing but the share of the kind of their answer
         aside: dict[int, Quarantined] = {}  # what could not be grown without what is full
         tally.begin()
-        blocks = indexes(cell, tally, wanted, most, lambda: len(self.accepted) + len(waiting) >= full)
+        blocks = indexes(cell, tally, wanted, most, lambda: len(self.accepted) + held >= full)
         for index, item in draw(blocks, partial(tally.shut, wanted)):
             drawn.add(index)
             if isinstance(item, Quarantined) and item.reason == QUOTA_FULL:
                 aside[index] = item
             elif self._good(item, where := f"{at}/{index}"):
                 if over := tally.over(item, wanted):
-                    waiting.append((where, item, over))
+                    waiting.append((where, item, next(iter(over.values()))))
+                    held += tally.hold(item, wanted)
                 else:
                     self._accept(item)
             if len(self.accepted) == full or len(self.accepted) + len(waiting) == full + wanted:
                 break
+        tally.release()
         over_share = 0
-        for where, item, over in waiting:
-            if len(self.accepted) == full:
-                self._refuse(where, "over_quota", f"{item.question} | {over}")
-            elif self._good(item, where):
-                self._accept(item)
-                over_share += 1
-        again = _again(list(aside), cell, tally) if len(self.accepted) < full else ()
-        for index, item in draw(again, Full):
-            del aside[index]
-            if self._good(item, f"{at}/{index}"):
-                over_share += bool(tally.over(item, wanted))
-                self._accept(item)
+        for times in _TIMES:
+            left = []
+            for where, item, over in waiting:
                 if len(self.accepted) == full:
-                    break
+                    self._refuse(where, "over_quota", f"{item.question} | {over}")
+                elif tally.over(item, wanted, times).keys() - {"answer"}:
+                    left.append((where, item, over))
+                elif self._good(item, where):
+                    self._accept(item)
+                    over_share += 1
+            waiting = left
+            again = _again(list(aside), cell, tally) if times > 1 and len(self.accepted) < full else ()
+            for index, item in draw(again, partial(tally.shut, wanted, times)):
+                if isinstance(item, Quarantined):
+                    waits = item.reason == QUOTA_FULL
+                else:
+                    waits = bool(tally.over(item, wanted, times).keys() - {"answer"})
+                if waits:
+                    continue  # for the next step
+                del aside[index]
+                if self._good(item, f"{at}/{index}"):
+                    over_share += bool(tally.over(item, wanted))
+                    self._accept(item)
+                    if len(self.accepted) == full:
+                        break
         self.quarantined += aside.values()
         n = len(self.accepted) - begin
         dry = (n < wanted or over_share > 0) and _dry(cell, drawn, tally)

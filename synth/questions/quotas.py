@@ -114,10 +114,12 @@ class Tally:
         self._roots: Counter[tuple[str, str]] = Counter()
         self._last: tuple[Problem, Pattern] | None = None
         self._cell: Counter[tuple[str, str]] = Counter()
+        self._held: Counter[tuple[str, str]] = Counter()
 
     def begin(self) -> None:
         """A new cell: shares count from none."""
         self._cell.clear()
+        self.release()
 
     def _keys(self, pattern: Pattern) -> Iterator[tuple[str, str]]:
         for relation in sorted(links(pattern)):
@@ -144,11 +146,12 @@ class Tally:
         """Whether the kind of the answers under a relation has its share of a cell of `wanted` questions."""
         return self._cell["answer", self.ranges.get(relation, "other")] >= self._most("answer", wanted)
 
-    def shut(self, wanted: int) -> Full:
-        """The relations and shapes that have their share of a cell of `wanted` questions."""
-        have = {name: self._most(name, wanted) for name in ("relation", "shape")}
+    def shut(self, wanted: int, times: float = 1) -> Full:
+        """The relations and shapes that have their share of a cell of `wanted` questions, or some times that."""
+        have = {name: times * self._most(name, wanted) for name in ("relation", "shape")}
+        count = self._cell + self._held
         full = {
-            name: frozenset(key for (kind, key), n in self._cell.items() if kind == name and n >= most)
+            name: frozenset(key for (kind, key), n in count.items() if kind == name and n >= most)
             for name, most in have.items()
             if self.shares[name] < 1
         }
@@ -157,13 +160,30 @@ class Tally:
     def _most(self, name: str, wanted: int) -> int:
         return math.ceil(self.shares[name] * wanted - 1e-9)
 
-    def over(self, p: Problem, wanted: int) -> str:
-        """Which share of a cell of `wanted` questions the question would exceed, in a sentence; empty where none."""
+    def over(self, p: Problem, wanted: int, times: float = 1) -> dict[str, str]:
+        """The shares of a cell of `wanted` questions that the question would exceed, or some times these: quota -> a
+        sentence."""
+        return self._over(p, wanted, self._cell, times)
+
+    def _over(self, p: Problem, wanted: int, count: Mapping[tuple[str, str], int], times: float = 1) -> dict[str, str]:
+        result: dict[str, str] = {}
         for name, key in self._keys(self._pattern(p)):
             most = self._most(name, wanted)
-            if self._cell[name, key] >= most:
-                return f"{most} of {wanted} have the {name} {key} already"
-        return ""
+            if count.get((name, key), 0) >= times * most:
+                result.setdefault(name, f"{most} of {wanted} have the {name} {key} already")
+        return result
+
+    def hold(self, p: Problem, wanted: int) -> bool:
+        """Counts a question that waits for nothing but the share of the kind of its answer under its relations and its shape:
+        what may fill the cell in the end keeps the other shares all the same. False, and not counted, for one over these."""
+        if self._over(p, wanted, self._cell + self._held).keys() - {"answer"}:
+            return False
+        self._held.update(key for key in self._keys(self._pattern(p)) if key[0] != "answer")
+        return True
+
+    def release(self) -> None:
+        """Those that waited count no more."""
+        self._held.clear()
 
     def add(self, p: Problem) -> None:
         pattern = self._pattern(p)

@@ -106,7 +106,7 @@ class Quotas:
     """
 
     root_attribute: int = 1
-    relation: float = 0.5
+    relation: float = 0.4
     shape: float = 0.5
     answer: float = 0.5
 

@@ -64,8 +64,43 @@ def test_a_share_is_kept_where_there_is_other_to_ask_and_else_filled_in_order():
     assert grown([*same, other[0]], 4, answer=0.5)[0] == ["A", "B", "E", "C"], (
         "nothing else: what waited first fills it"
     )
-    assert grown([*same, *other], 4, relation=0.25)[0] == ["A", "E", "B", "C"], "of 4 one of each, then as they came"
+    assert grown([*same, *other], 4, relation=0.25)[0] == ["A", "E", "B", "F"], "of 4 one of each, then the other two"
     assert grown([*same, *other], 4)[0] == ["A", "B", "C", "D"]
+
+
+def test_what_waits_for_the_share_of_its_answer_keeps_the_other_shares():
+    """Where a base has numbers alone to ask for, half of its questions still do without a border."""
+    borders = [question(root, "area", "border") for root in "ABCD"]
+    rivers = [question(root, "area", "river") for root in "EF"]
+    assert grown([*borders, *rivers], 4, answer=0.5, relation=0.5)[0] == ["A", "B", "E", "F"]
+    mottos = [question(root, "motto", "border") for root in "GH"]
+    assert grown([*borders[:2], *rivers, *mottos], 6, answer=0.3, relation=0.5)[0] == ["A", "B", "G", "E", "F", "H"]
+
+
+def test_a_relation_is_left_out_while_enough_wait_that_use_it():
+    calls = []
+
+    def make(split, depth, index, full=Full()):
+        calls.append(full)
+        return question(f"R{index}", "area", "river" if "border" in full.relations else "border")
+
+    accepted, _ = fuzzy_tree(make, {("train", 2): 100}, tally=Tally(RANGES, answer=0.1, relation=0.5))
+    assert set(calls[64:128]) == {Full(relations=frozenset({"border"}))}, "10 were accepted, 40 wait"
+    assert Counter(r for p in accepted for r in links(from_json(p.lineage["pattern"]))) == {"border": 50, "river": 50}
+
+
+def test_shares_are_raised_step_by_step_to_fill_a_cell():
+    """Of two relations that are both over their share in the end, neither is far over it."""
+
+    def make(split, depth, index, full=Full()):
+        left = [r for r in ("border", "river") if r not in full.relations]
+        if not left:
+            return Quarantined(id=f"tree/{split}/{depth}/{index}", stage="questions", reason=QUOTA_FULL, evidence="x")
+        return question(f"R{index}", "area", left[0])
+
+    accepted, left = fuzzy_tree(make, {("train", 2): 200}, tally=Tally(RANGES, relation=0.3))
+    used = Counter(r for p in accepted for r in links(from_json(p.lineage["pattern"])))
+    assert used.total() == 200 and max(used.values()) <= 120 and {q.reason for q in left} <= {QUOTA_FULL, "over_quota"}
 
 
 def test_a_cell_ends_when_twice_what_it_wants_was_good():
