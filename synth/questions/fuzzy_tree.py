@@ -1,5 +1,5 @@
-"""Fuzzy-tree questions: a functional attribute of a root that is described by vague clues alone, each of them
-necessary.
+"""Fuzzy-tree questions: an attribute of which a root has one value, where the root is described by vague clues alone,
+each of them necessary.
 
     I am thinking of a country. It shares a border with a country whose currency is the rel. Its area is between 1,200
     and 1,500. What is the capital of this country?
@@ -44,7 +44,7 @@ from synth.knowledge.kb import KB, Fact, Passage, Relation
 from synth.knowledge.postings import Postings
 from synth.knowledge.reading import Reader
 from synth.questions.fuzzy import phrases
-from synth.questions.fuzzy.graph import Graph
+from synth.questions.fuzzy.graph import Column, Graph
 from synth.questions.fuzzy.grow import Grower, Grown, Shape, bits, depth, fuzz, reached
 from synth.questions.fuzzy.lexicon import Lexicon, hidden, support
 from synth.questions.fuzzy.oracle import Open, Oracle, Stuck, pages_of
@@ -59,6 +59,7 @@ from synth.verify.exact import normalise
 
 STAGE, FAMILY = "questions", "fuzzy_tree"
 _BLOCK = 64  # questions that are made before the quotas are looked at again
+_SINGLE = 0.9  # what several values are allowed for is asked for where so many of those with a value have one alone
 _TIMES = (1, 1.1, 1.25, 1.5, math.inf)  # what the shares of relations and shapes are multiplied by, to fill a cell
 _SPLITS: tuple[Split, ...] = get_args(Split)
 _GOLDEN = 0.618034  # its multiples lie far apart
@@ -114,12 +115,14 @@ class FuzzyTrees:
         self.wording = Realiser(relations, lexicon.name, lexicon.find, symmetric=both, extra=extra)
         self.everything = everything
         self.prover = Prover(connection, symmetric=self.either)
-        self.oracle = Oracle(Reader(relations, lexicon.known, lexicon.says), lexicon.name, open, self._table, most=most_pages)
+        self.oracle = Oracle(
+            Reader(relations, lexicon.known, lexicon.says), lexicon.name, open, self._table, most=most_pages
+        )
         self._guess = {name: share for name, share in self._shares() if share <= max_guess}
         for aside in [name for name, kept in twins.items() if kept in self._guess]:
             self._guess.pop(aside, None)  # one fact is not asked about from both of its ends
-        self._functional = {
-            t: [c for c in self.graph.columns.values() if c.relation.functional and c.relation.domain == t]
+        self._single = {
+            t: [c for c in self.graph.columns.values() if c.relation.domain == t and self._has_one(c)]
             for t in self.graph.types
         }
         self._cells: dict[tuple[Split, int], Roots] = {}
@@ -127,7 +130,7 @@ class FuzzyTrees:
         self._split = np.full(self.graph.n, -1, np.int8)  # index into _SPLITS, -1: not looked at
         if not self._guess:
             raise ValueError(
-                f"nothing can be asked of a described root: no functional relation of the knowledge base has answers of which none is right "
+                f"nothing can be asked of a described root: no relation of which a thing has one value has answers of which none is right "
                 f"in more than {max_guess:.0%} of all cases: declare a relation functional, add sources, or raise max_guess"
             )
 
@@ -152,10 +155,18 @@ class FuzzyTrees:
 
     # ---- what can be asked
 
+    def _has_one(self, column: Column) -> bool:
+        """Whether a thing has one value under a relation, or nearly each does, where more would be listed ("capital")."""
+        if column.relation.functional:
+            return True
+        sizes = np.diff(column.forward.start)
+        listed = self.grower.closed_world or column.relation.complete
+        return listed and np.count_nonzero(sizes == 1) >= _SINGLE * max(1, np.count_nonzero(sizes))
+
     def _shares(self) -> Iterable[tuple[str, float]]:
-        """(relation, share of its most frequent value) of functional relations."""
+        """(relation, share of its most frequent value) of relations that can be asked for."""
         for name, column in self.graph.columns.items():
-            if column.relation.functional and len(column.forward.ends):
+            if len(column.forward.ends) and self._has_one(column):
                 yield (
                     name,
                     float(np.unique(column.forward.ends, return_counts=True)[1].max() / len(column.forward.ends)),
@@ -187,10 +198,14 @@ class FuzzyTrees:
         return self._cells[split, deep]
 
     def _queue(self, relation: str, split: Split) -> np.ndarray:
-        """[roots] int32: the entities of a split with a value under a relation, in the order of a hash of the two."""
+        """[roots] int32: the entities of a split with one value under a relation, which is an answer, in the order of a hash
+        of the two."""
         if (relation, split) not in self._queues:
-            subjects = np.flatnonzero(np.diff(self.graph.columns[relation].forward.start))
-            some = np.array([x for x in subjects.tolist() if self.split(x) == split], np.int32)
+            column = self.graph.columns[relation]
+            subjects = np.flatnonzero(np.diff(column.forward.start) == 1).tolist()
+            if column.relation.range == "string":
+                subjects = [x for x in subjects if self._unclean(column.forward.list(x)) is None]
+            some = np.array([x for x in subjects if self.split(x) == split], np.int32)
             head, ids, hashed = canonical_json((self.seed, relation))[:-1], self.graph.postings.ids, hashlib.sha256
             hashes = [hashed(f"{head},{canonical_json(ids[x])}]".encode()).digest()[:16] for x in some.tolist()]
             keys = np.frombuffer(b"".join(hashes), ">u8").reshape(-1, 2).astype(np.uint64)
@@ -215,11 +230,6 @@ class FuzzyTrees:
         )
         shape = Shape(depth=depth, level=rng.choice(self.levels))
         sealed = (lambda x: False) if split == "test" else (lambda x: x < self.graph.n and self.split(x) == "test")
-        column = self.graph.columns[relation]
-        if (fault := self._unclean(column.forward.list(root) if column.relation.range == "string" else ())) is not None:
-            where = f"tree/{split}/{depth}/{index}"
-            asked = f"{relation} of {self.graph.id(root)}"
-            return Quarantined(id=where, stage=STAGE, reason="unclean", evidence=f"{fault} | {asked}")
         grown = self._grower(full.relations).grow(root, relation, shape, rng, sealed=sealed, shut=full.shapes)
         where = f"tree/{split}/{depth}/{index}"
         level = 0 if isinstance(grown, str) else reached(grown.pattern.root, depth)  # type: ignore[arg-type]
@@ -346,12 +356,12 @@ class FuzzyTrees:
         return self.graph.columns[relation].relation.range
 
     def _gives(self, constant: str, answer: str) -> bool:
-        """Whether a functional relation leads from a constant to the answer."""
+        """Whether a relation leads from a constant to the answer alone."""
         i, wanted = self.graph.end(constant), self.graph.end(answer)
         if i >= self.graph.n:
             return False
         return i == wanted or any(
-            [wanted] == c.forward.list(i) for c in self._functional[self.graph.types[self.graph.type_of[i]]]
+            [wanted] == c.forward.list(i) for c in self._single[self.graph.types[self.graph.type_of[i]]]
         )
 
     def _unclean(self, ends: Iterable[int]) -> str | None:

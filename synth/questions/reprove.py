@@ -221,8 +221,15 @@ class Reprover:
             return "unknown_name", f"the pattern names {error}, which the knowledge base does not have"
 
     def _world(self, problem: Problem, pattern: Pattern) -> Refuted | None:
-        """No clue rests on a relation that may hold more than is listed, where absence is no fact."""
+        """Neither the answer nor a clue rests on a relation that may hold more than is listed, where absence is no fact."""
         closed = problem.lineage.get("closed_world", self.closed_world)
+        asked = self.kb.relations[pattern.relation]
+        one = asked.functional if pattern.forward else asked.inverse_functional
+        if not (closed or asked.complete or one):
+            return (
+                "open_world",
+                f"the relation {asked.name!r} may hold more than is listed, so there may be other answers",
+            )
         for clue in (c for node in nodes(pattern.root) for c in node.clues if isinstance(c, Clue)):
             r = self.kb.relations[clue.relation]
             if closed:

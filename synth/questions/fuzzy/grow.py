@@ -44,6 +44,7 @@ from synth.questions.quotas import shape as shape_of
 
 NAMED, THAN, NOTHING = 2, 2, 3  # fuzz levels of these kinds
 _TRIES = 3  # how many branches to choose from: at a high level the one that leaves most entities
+_DRAWN = 48  # branches that are drawn until one fits; each takes a tenth of a millisecond
 _CHOICE = 3  # clues to choose from
 _MORE = 1  # times that more branches are looked for, where vague clues complete none
 _POOL = 12  # vague clues of which some are chosen
@@ -154,7 +155,7 @@ class Grower:
         sealed: Callable[[int], bool] = lambda entity: False,
         shut: frozenset[str] = frozenset(),
     ) -> Grown | str:
-        """A tree whose only instance is `root` and which asks for its `asked` value; else the reason why there is none.
+        """A tree whose only instance is `root` and which asks for its one value under `wanted`; else the reason why there is none.
 
         `sealed` says which entities it may not touch, `shut` which shapes (`quotas.shape`) it may not have.
         """
@@ -244,9 +245,9 @@ class Grower:
         type_ = self.graph.types[self.graph.type_of[root]]
         clues: list[tuple[int, Clue]] = []
         most = self.most_members * shape.level**2 // 16
-        for _ in range(2 * _TRIES):
+        for drawn in range(_DRAWN):
             clue = self._branch(root, wanted, shape.depth, path, rng)
-            if clue is None:
+            if clue is None or clues and drawn >= 2 * _TRIES:
                 break
             size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
             if 2 <= size <= max(2, most):
@@ -480,9 +481,7 @@ class Grower:
         none."""
         out = {}
         for i, smaller in enumerate(deletions(node)):
-            other = next(
-                (x for x in self.graph.others(smaller, root) if wanted.list(x) and wanted.list(x)[0] != value), None
-            )
+            other = next((x for x in self.graph.others(smaller, root) if any(v != value for v in wanted.list(x))), None)
             if other is None:
                 return None
             out[i] = self.graph.id(other)

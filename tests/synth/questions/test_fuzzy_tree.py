@@ -19,7 +19,7 @@ import pytest
 from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
 from synth.knowledge.world import world
 from synth.questions.fuzzy.graph import Graph
-from synth.questions.fuzzy.grow import Closed, Grown, _complete, _outside, depth, fuzz, level
+from synth.questions.fuzzy.grow import Closed, Grower, Grown, Shape, _complete, _outside, depth, fuzz, level
 from synth.questions.fuzzy.lexicon import Lexicon, support
 from synth.questions.fuzzy.oracle import pages_from
 from synth.knowledge.words import is_person
@@ -685,6 +685,71 @@ def test_clues_that_complete_a_branch_are_those_of_the_level_and_none_too_many()
             n_grown += 1
             assert tuple(clues.index(c) for c in chosen) in [r for r in right if len(r) == len(right[0])]
     assert 40 < n_grown < 200
+
+
+def test_a_branch_that_few_share_is_found_among_many_that_are_too_wide() -> None:
+    """Twenty relations lead to what all farms share, one to a neighbour with a constant of its own."""
+    wide = [Relation(name=f"r{i}", domain="farm", range="co_op", label=f"r{i}", complete=True) for i in range(20)]
+    beside = Relation(name="beside", domain="farm", range="farm", label="neighbour", complete=True)
+    sign = Relation(name="sign", domain="farm", range="string", label="sign", complete=True)
+    size = Relation(name="size", domain="farm", range="number", label="size", functional=True, complete=True)
+    farms = [Entity.make("farm", f"F{i}") for i in range(40)]
+    shared = [Entity.make("co_op", r.name) for r in wide]
+    facts = [Fact.make(f.id, r.name, object=c.id) for f in farms for r, c in zip(wide, shared, strict=True)]
+    facts += [Fact.make(farms[i].id, "beside", object=farms[39].id) for i in (0, 1)]
+    facts += [Fact.make(farms[39].id, "sign", literal="gate")]
+    facts += [Fact.make(f.id, "size", literal=str(i)) for i, f in enumerate(farms)]
+    graph = Graph.of(KB([*farms, *shared], [*wide, beside, sign, size], facts))
+    grower, closed = Grower(graph), Closed.of({graph.end(farms[0].id)}, lambda x: False)
+    found = [
+        grower._branches(graph.end(farms[0].id), "size", Shape(depth=2, level=1), closed, random.Random(seed))
+        for seed in range(20)
+    ]
+    assert sum(map(bool, found)) >= 15, "six draws find it for about five of the twenty"
+    assert {c.relation for some in found for c in some} == {"beside"}
+
+
+def of_a_farm(twos: int) -> KB:
+    """Forty farms in a ring with a bank, an owner and a number each; so many of them have two owners."""
+    ring = Relation(name="beside", domain="farm", range="farm", label="neighbour", complete=True)
+    owner = Relation(name="owner", domain="farm", range="string", label="owner", complete=False)
+    size = Relation(name="size", domain="farm", range="number", label="size", complete=True)
+    bank = Relation(name="bank", domain="farm", range="string", label="bank", complete=True)
+    farms = [Entity.make("farm", f"{'ABCDEFGHIJ'[i % 10]}ul{'aeio'[i // 10]}r") for i in range(40)]
+    facts = [
+        Fact.make(f.id, "beside", object=farms[(i * 7 + k) % 40].id) for i, f in enumerate(farms) for k in (1, 2, 5)
+    ]
+    facts += [Fact.make(f.id, "owner", literal=f"Ann {f.name[::-1].title()}") for f in farms]
+    facts += [Fact.make(f.id, "owner", literal=f"Bob {f.name[::-1].title()}") for f in farms[:twos]]
+    facts += [Fact.make(f.id, "size", literal=str(i * i + 10)) for i, f in enumerate(farms)]
+    facts += [Fact.make(f.id, "bank", literal=f"Bank of {'VWXYZ'[i % 5]}enn") for i, f in enumerate(farms)]
+    return KB(farms, [ring, owner, replace(size, functional=True), replace(bank, functional=True)], facts)
+
+
+def test_what_nearly_everything_has_once_is_asked_of_what_has_it_once() -> None:
+    kb = of_a_farm(3)
+    trees = FuzzyTrees.of(kb, passages(kb), seed=0, closed_world=True)
+    asked = {trees.graph.id(x) for split in ("train", "valid", "test") for r, x in trees.roots(split) if r == "owner"}
+    assert asked == {e for e in kb.entities} - {e for e in kb.entities if len(kb.forward(e, "owner")) > 1}
+    made = [x for i in range(160) if isinstance(x := trees("train", 2, i), Problem)]
+    owners = [p for p in made if from_json(p.lineage["pattern"]).relation == "owner"]
+    assert owners and all(p.answer.startswith("Ann ") for p in owners)
+    reprover = Reprover(kb)
+    assert [reprover.refute(p) for p in owners] == [None] * len(owners)
+
+
+def test_what_may_have_more_values_than_are_listed_is_not_asked() -> None:
+    few, many_ = of_a_farm(3), of_a_farm(9)
+    assert "owner" not in FuzzyTrees.of(few, passages(few), seed=0)._guess, "an open world: there may be other owners"
+    assert "owner" not in FuzzyTrees.of(many_, passages(many_), seed=0, closed_world=True)._guess, "a list, for 9 of 40"
+    trees = FuzzyTrees.of(few, passages(few), seed=0, closed_world=True)
+    made = [x for i in range(160) if isinstance(x := trees("train", 2, i), Problem)]
+    p = next(p for p in made if from_json(p.lineage["pattern"]).relation == "owner")
+    opened = replace(p, lineage={k: v for k, v in p.lineage.items() if k != "closed_world"})
+    refuted = Reprover(few).refute(opened)
+    assert (
+        refuted and refuted[0] == "open_world" and "'owner' may hold more than is listed, so there may be" in refuted[1]
+    )
 
 
 def test_one_of_a_hub_is_drawn_and_never_one_that_is_closed() -> None:

@@ -139,7 +139,7 @@ def test_texts_that_are_no_answers(text, fault):
 
 
 def test_no_answer_and_no_clue_is_unclean(tmp_path):
-    """A few texts of a column are no answers: they are quarantined, the others are asked."""
+    """A few texts of a column are no answers: the others are asked."""
     rng = random.Random(0)
     towns = [
         f"{a}{b}" for a in ("Olm", "Kar", "Brak", "Ver", "Tarn", "Lis") for b in ("haven", "sund", "ne", "lo", "by")
@@ -154,8 +154,10 @@ def test_no_answer_and_no_clue_is_unclean(tmp_path):
     kb = build([json_records(path, "towns", type="town")]).kb
     trees = FuzzyTrees.of(kb, passages(kb), seed=1, closed_world=True)
     assert "hymn" in trees.graph.columns
+    asked = {x for split in ("train", "valid", "test") for r, x in trees.roots(split) if r == "hymn"}
+    ids = trees.graph.postings.ids
+    assert {ids[x] for x in asked} == {f"town:{t}" for t, h in zip(towns, hymns, strict=True) if h.startswith("Song")}
     made = [trees("train", 2, i) for i in range(80)]
-    assert any(isinstance(x, Quarantined) and x.reason == "unclean" for x in made)
     problems = [p for p in made if isinstance(p, Problem)]
     assert any(p.answer.startswith("Song of") for p in problems)
     assert not [p for p in problems if "no words" in f"{p.answer} {p.prompt}"]
