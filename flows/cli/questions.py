@@ -129,8 +129,9 @@ def grow(args: argparse.Namespace) -> int:
     }
     quotas, ranges = _quotas(args.quota), knowledge.ranges_at(args.kb)
     ends: dict = {}
+    aside = grow.left_out(args.kb, only)
     accepted, quarantined = grow.grow(
-        args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, ends=ends, **knobs
+        args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, ends=ends, aside=aside, **knobs
     )
     if not accepted:
         raise UserError(
@@ -147,7 +148,7 @@ def grow(args: argparse.Namespace) -> int:
         else "clues only by relations that are complete",
         "kb": knowledge.digest_at(args.kb),
     }
-    if aside := grow.left_out(args.kb, only):
+    if aside:
         card["left_out"] = aside
     grow.write(args.out, args.kb, accepted, quarantined, card)
     print(f"accepted {card['accepted']} of {card['produced']}; quarantined: {card['quarantined'] or 'none'}")

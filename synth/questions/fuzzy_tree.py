@@ -135,12 +135,20 @@ class FuzzyTrees:
             )
 
     @staticmethod
-    def of(kb: KB, passages: Sequence[Passage], *, seed: int, only: Sequence[str] = (), **knobs: object) -> FuzzyTrees:
+    def of(
+        kb: KB,
+        passages: Sequence[Passage],
+        *,
+        seed: int,
+        only: Sequence[str] = (),
+        aside: Collection[str] | None = None,
+        **knobs: object,
+    ) -> FuzzyTrees:
         """The questions of a knowledge base in memory, whose passages are the pages. `only`: the relations that
-        questions may use (default: all; wildcards * and ? are understood); `knobs` are those of the class. Raises
-        ValueError for an `only` that fits no relation."""
+        questions may use (default: all; wildcards * and ? are understood); `aside`: of `worded`; `knobs` are those of the
+        class. Raises ValueError for an `only` that fits no relation."""
         postings = Postings.of(kb)
-        among = chosen(kb.relations, only) or worded(postings)
+        among = chosen(kb.relations, only) or worded(postings, aside)
         graph = Graph(postings, among)
         if among and len(among) < len(kb.relations):
             knobs["everything"] = realiser_of(Lexicon.of(kb, Graph(postings)), knobs.get("extra"))  # type: ignore[arg-type]
@@ -442,10 +450,11 @@ def chosen(relations: Collection[str], only: Sequence[str]) -> set[str]:
     return {r for r in relations if any(fnmatchcase(r, pattern) for pattern in only)}
 
 
-def worded(postings: Postings) -> set[str]:
-    """The relations that questions use where nobody names some (`synth.questions.unasked`); none where that is all of them."""
-    aside = unasked(postings)
-    return {r.name for r in postings.relations} - aside.keys() if aside else set()
+def worded(postings: Postings, aside: Collection[str] | None = None) -> set[str]:
+    """The relations that questions use where nobody names some; none where that is all of them. aside: those that they leave
+    out, where that is known already; None: `synth.questions.unasked`."""
+    aside = set(unasked(postings) if aside is None else aside)
+    return {r.name for r in postings.relations} - aside if aside else set()
 
 
 def either_way(relations: Iterable[Relation]) -> frozenset[str]:

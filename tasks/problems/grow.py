@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
@@ -65,7 +65,9 @@ def maker(folder: Path, **knobs: Any) -> FuzzyTrees:
         raise UserError(f"questions: {error}") from error
 
 
-def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyTrees:
+def _of_files(
+    base: Stored, *, only: Sequence[str] = (), aside: Collection[str] | None = None, **knobs: Any
+) -> FuzzyTrees:
     """`FuzzyTrees.of` of a base that is not read into objects."""
     ranking = base.ranking()
 
@@ -73,7 +75,7 @@ def _of_files(base: Stored, *, only: Sequence[str] = (), **knobs: Any) -> FuzzyT
         return [f"{title}: {text}" for title, text in map(base.passage, ranking.top(question, SHORTCUT_K))]
 
     try:
-        among = chosen(base.relations, only) or worded(base.postings)
+        among = chosen(base.relations, only) or worded(base.postings, aside)
         lexicon = Lexicon(Graph(base.postings, among), base.aliases)
         if among and len(among) < len(base.relations):
             knobs["everything"] = realiser_of(Lexicon(Graph(base.postings), base.aliases), knobs.get("extra"))
@@ -91,7 +93,7 @@ def _apart(folder: Path) -> list[str]:
 
 def left_out(folder: Path, only: Sequence[str] = ()) -> dict[str, str]:
     """The relations of a knowledge base that questions leave out, with the reason (`synth.questions.unasked`); none where
-    `only` names those that they use."""
+    `only` names those that they use. With `aside`, `grow` need not look at each value again, in no process."""
     if only:
         return {}
     return unasked(Stored(folder).postings if Stored.there(folder) else Postings.of(knowledge.kb_at(folder)))

@@ -116,6 +116,7 @@ def questions(
             sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
             ranges = knowledge.ranges_at(base)
             ends: dict[tuple[Split, int], End] = {}
+            left_out = fuzzy_trees.left_out(base, only)
             fuzzy, fuzzy_aside = fuzzy_trees.grow(
                 base,
                 sought,
@@ -131,6 +132,7 @@ def questions(
                 max_words=max_tree_words,
                 max_guess=max_guess,
                 only=only,
+                aside=left_out,
                 extra=phrases,
             )
             write(chain(fuzzy, fuzzy_aside))
@@ -138,7 +140,7 @@ def questions(
                 "trees": fuzzy_trees.counts(fuzzy, fuzzy_aside, sought, ranges, ends) | {"gates": fuzzy_trees.GATES},
                 "phrases": phrases,
             }
-            if left_out := fuzzy_trees.left_out(base, only):
+            if left_out:
                 fuzzy_card["trees"]["left_out"] = left_out
         if not accepted.n:
             raise UserError(

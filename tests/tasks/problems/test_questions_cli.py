@@ -9,6 +9,7 @@ from sealed import seal
 from flows.cli import main
 from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
+from synth.questions import fuzzy_tree
 from synth.types import Problem, Quarantined
 from tasks.planning.settings import Quotas
 from tasks.problems import grow
@@ -62,6 +63,26 @@ def test_grow_writes_what_adds_up_and_can_be_shown(base, grown, capsys, tmp_path
     assert all(f"| {reason} | {n} |" in told for reason, n in card["quarantined"].items())
     rows = [json.loads(line) for line in (grown / "questions.jsonl").read_text().splitlines()]
     assert len(rows) == 40 and all(any("?" in t for t in r["formalization"]) for r in rows)
+
+
+def test_the_values_of_all_relations_are_looked_at_once(base, monkeypatch, tmp_path, capsys) -> None:
+    """What questions leave out is told to whatever grows them."""
+    calls, look = [], grow.unasked
+
+    def counted(postings):
+        calls.append(postings)
+        return look(postings) | {"capital": "odd_head"}
+
+    for module in (grow, fuzzy_tree):
+        monkeypatch.setattr(module, "unasked", counted)
+    out = tmp_path / "q"
+    assert main(["questions", "grow", "--kb", str(base), "--out", str(out), "--n", "20", "--depths", "2"]) == 0
+    card = json.loads((out / "card.json").read_text())
+    assert len(calls) == 1 and card["left_out"]["capital"] == "odd_head"
+    assert "capital" not in (out / "questions.jsonl").read_text()
+    capsys.readouterr()
+    assert main(["questions", "grow", "--kb", str(base), "--out", str(out), "--n", "20", "--only", "*"]) == 0
+    assert len(calls) == 1 and "left out" not in capsys.readouterr().out
 
 
 def test_quotas_that_are_full_are_on_the_card_and_processes_change_nothing(base, capsys, tmp_path) -> None:
