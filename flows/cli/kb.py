@@ -95,6 +95,12 @@ def build(args: argparse.Namespace) -> int:
             f"them: {some}",
             file=sys.stderr,
         )
+    if absent := card.get("absent_options"):
+        some = ", ".join(absent[:20]) + (f" and {len(absent) - 20} more (card.json)" if len(absent) > 20 else "")
+        print(
+            f"warning: options of the sources in {args.schema} are passed over, for these sources do not have what they name: {some}",
+            file=sys.stderr,
+        )
     print("\n".join([*bases.summary(card), *bases.gave(args.out)]))
     print(
         f"written: {args.out}   to change how it was understood, edit {args.out / 'schema.yaml'} and build again with --schema"

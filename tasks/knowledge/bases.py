@@ -14,6 +14,7 @@ card.json                                    counts, reasons, density, and the d
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import shutil
@@ -22,7 +23,8 @@ from collections.abc import Mapping, Sequence
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
+from functools import partial, reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +41,7 @@ from synth.knowledge.postings import Postings
 from synth.knowledge.sources import read_source, words_of
 from synth.knowledge.sources.csv_tables import tables_of as csv_tables_of
 from synth.knowledge.sources.documents import BY_BOTH, BY_MODEL
+from synth.knowledge.sources.records import Lacks
 from synth.knowledge.sources.sqlite_tables import tables_of
 from synth.knowledge.together import counts_of, place_of, read_together
 from synth.knowledge.world import RELATIONS, world
@@ -48,7 +51,7 @@ from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.knowledge import column_tables
 from tasks.knowledge.archives import parted, skipped, unpacked
-from tasks.knowledge.guess import completed, sources_at
+from tasks.knowledge.guess import completed, guess, sources_at
 from tasks.knowledge.knowledge import kb_at, pages_in, pages_of_both
 from tasks.knowledge.schema import INVERSE
 from tasks.storage import commit, tables
@@ -106,13 +109,16 @@ def build_base(
 
     relations   edited fields of relations   countries   of a fictional world in addition to the sources   bad_rows
                 the most rows that may be quarantined; None: any number   names   type -> name -> the name that it
-    stands for   elsewhere   whether `relations` were written for other sources: those that these do not have are then
-    named in the card (`absent`), and no mistake   ask   a model that reads the paragraphs of documents too, called
+    stands for   elsewhere   whether `sources` and `relations` were written for other files: relations that these do not
+    have, and options that name what is not there, are then named in the card (`absent`, `absent_options`), and no mistake   ask   a model that reads the paragraphs of documents too, called
     `model`; if it cannot be asked, the base is written without it, and `model.stopped` of the card says why
     inverse_of   what a person says of relations that say the same turned round (`noticed`). Raises
     UserError if no fact is left or too many rows are quarantined, ValueError as the readers.
     """
     sources = [one for source in sources for one in completed(source, Path(source["path"]))]
+    absent: list[str] | None = [] if elsewhere else None
+    if elsewhere:
+        sources = copy.deepcopy(sources)  # what is not there is taken out
     if ask is not None and not any(source["kind"] == "documents" for source in sources):
         raise UserError("a model reads the paragraphs of documents, and no source has any: leave --endpoint out")
     columns = None if countries or names or ask else _columns(sources, relations, elsewhere)
@@ -122,7 +128,7 @@ def build_base(
         built, relations_of, n_facts = columns[0], columns[0].relations, columns[0].accepted
     else:
         places = [(source, Path(source["path"])) for source in sources]
-        readings = read_sources(places, edited=relations, names=names, ask=ask)
+        readings = read_sources(places, edited=relations, names=names, ask=ask, absent=absent)
         known = RELATIONS if countries else ()
         built = build(readings, known=known, edited=relations, names=names, elsewhere=elsewhere)
         used = {e.name for e in built.kb.entities.values()}
@@ -154,6 +160,7 @@ def build_base(
         csv.writer(out_file, lineterminator="\n").writerows([Same._fields, *built.doubtful])
     card |= {"doubtful": len(built.doubtful)} if built.doubtful else {}
     card |= {"absent": list(built.absent)} if built.absent else {}
+    card |= {"absent_options": absent} if absent else {}
     if columns is None and any(source.get("folder") for source in sources):
         card["files"] = write_files(part / FILES, kb, files_of(sources), readings, built.quarantined)
     if ask is not None:
@@ -214,11 +221,12 @@ def read_sources(
     edited: Mapping[str, Mapping[str, Any]] | None = None,
     names: Mapping[str, Mapping[str, str]] | None = None,
     ask: Ask | None = None,
+    absent: list[str] | None = None,
 ) -> list[Reading]:
     """The readings of (source, where its file is), together (`synth.knowledge.together`). ask: a model for the paragraphs
-    of documents."""
+    of documents; absent: options that name what a source does not have are taken out of it and added there."""
     more = {"documents": {"ask": ask}} if ask is not None else {}
-    readers = [(s["kind"], partial(_read, s, path, **more.get(s["kind"], {}))) for s, path in sources]
+    readers = [(s["kind"], partial(_read, s, path, absent, **more.get(s["kind"], {}))) for s, path in sources]
     readings = read_together(readers, edited=edited, names=names)
     told: set[Path] = set()
     for (source, path), reading in zip(sources, readings, strict=True):
@@ -229,6 +237,38 @@ def read_sources(
     return readings
 
 
+def _as_stated(source: Mapping[str, Any], path: Path, **more: Any) -> Reading:
+    options = {k: v for k, v in source.items() if k not in ("kind", "path", "folder", "why")}
+    return read_source(unpacked(path), source["kind"], name=str(source["path"]), **options, **more)
+
+
+def _as_there(source: Any, path: Path, absent: list[str], **more: Any) -> Reading:
+    """As `_as_stated`, by the options that name what is there; the others are taken out of the source, and told."""
+    while True:
+        try:
+            reading = _as_stated(source, path, **more)
+            if "id" in source and not reading.rows and {q.reason for q in reading.quarantined} == {"missing_name"}:
+                raise Lacks(f"no record of {source['path']} has a name at {source['id']!r}", ("id",))
+            break
+        except Lacks as error:
+            named = guess(path).get("id") if error.option == ("id",) else None
+            if named is not None and named == source["id"]:
+                raise
+            _take_out(source, error.option, absent)
+            source |= {"id": named} if named else {}
+    said = {row.relation for row in reading.rows} | reading.none.keys()
+    for relation in [r for r in source.get("fields") or () if r not in said]:
+        _take_out(source, ("fields", relation), absent)
+    return reading
+
+
+def _take_out(source: Any, option: Sequence[str | int], absent: list[str]) -> None:
+    *within, last = option
+    part = reduce(getitem, within, source)
+    absent.append(f"{source['path']}: {'.'.join(map(str, option))}")
+    del part[last]
+
+
 def _packed_aside(source: Mapping[str, Any], path: Path) -> dict[str, str]:
     """The members that were not unpacked of the archive in which a source is (there: `path`), and why."""
     name, (_, inside) = str(source["path"]), parted(path)
@@ -236,11 +276,10 @@ def _packed_aside(source: Mapping[str, Any], path: Path) -> dict[str, str]:
     return {f"{name}/{member}": why for member, why in skipped(path).items()}
 
 
-def _read(source: Mapping[str, Any], path: Path, **more: Any) -> Reading:
+def _read(source: Mapping[str, Any], path: Path, absent: list[str] | None, **more: Any) -> Reading:
     """One source. A file that was found in a folder and cannot be read is quarantined: the others are read."""
-    options = {k: v for k, v in source.items() if k not in ("kind", "path", "folder", "why")}
     try:
-        return read_source(unpacked(path), source["kind"], name=str(source["path"]), **options, **more)
+        return _as_stated(source, path, **more) if absent is None else _as_there(source, path, absent, **more)
     except (ValueError, UserError) as error:
         if "folder" not in source or source["kind"] == "documents":
             raise

@@ -89,6 +89,14 @@ def mapping(name: str, fields: Mapping[str, Any] | None) -> Fields | None:
     return None if fields is None else {relation: mapped(name, relation, given) for relation, given in fields.items()}
 
 
+class Lacks(ValueError):
+    """A source does not have what an option names. option: where in the options, ("fields", "area")."""
+
+    def __init__(self, message: str, option: Iterable[str | int]) -> None:
+        super().__init__(message)
+        self.option = tuple(option)
+
+
 def read_records(
     records: Iterable[tuple[str, Any]],
     *,
@@ -324,9 +332,10 @@ def read_grid(
         raise ValueError(
             f"{name} is a source without rows: add rows below the header, or take it out of the list of sources"
         )
-    for column in (id, key, aliases, *(how.path for how, _ in (fields or {}).values())):
+    named = {("id",): id, ("key",): key, ("aliases",): aliases}
+    for option, column in (named | {("fields", r): how.path for r, (how, _) in (fields or {}).items()}).items():
         if column and column not in columns:
-            raise ValueError(f"{name} has no column {column!r}: its columns are {', '.join(columns)}")
+            raise Lacks(f"{name} has no column {column!r}: its columns are {', '.join(columns)}", option)
     reading = read_records(
         records, type=type, id=id or columns[0], key=key, aliases=aliases, fields=fields, missing=missing
     )

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from synth.knowledge.ingest import Reading, Row, read_text
 from synth.knowledge.naming import named
-from synth.knowledge.sources.records import scalar
+from synth.knowledge.sources.records import Lacks, scalar
 from synth.knowledge.text import tidy
 from synth.knowledge.words import is_person, article, relation_name, role, singular
 
@@ -187,7 +187,7 @@ def _lines(connection: sqlite3.Connection, table: str, ends: list[str], rest: li
 
 def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, known: Mapping[str, Any]) -> None:
     if table not in known:
-        raise ValueError(f"{name} has no table {table!r}: its tables are {', '.join(known)}")
+        raise Lacks(f"{name} has no table {table!r}: its tables are {', '.join(known)}", ("tables", table))
     keys = set(entry) if isinstance(entry, Mapping) else set()
     if not (keys == {"link"} or {"type"} <= keys <= {"type", "name", "facts"}):
         form = "{type, name, facts} or {link: {relation, subject, object}}"
@@ -198,14 +198,15 @@ def _check(connection: sqlite3.Connection, name: str, table: str, entry: Any, kn
             f"the link of the table {table!r} of {name} must say relation, subject and object: fix its entry"
         )
     columns = {c for c, _, _ in _columns(connection, table)}
-    for column in (
-        *entry.get("name", []),
-        *entry.get("facts", {}).values(),
-        *(link.get(k) for k in ("subject", "object") if link),
+    for option, column in (
+        *((("name", i), column) for i, column in enumerate(entry.get("name", []))),
+        *((("facts", relation), column) for relation, column in entry.get("facts", {}).items()),
+        *(((), link.get(k)) for k in ("subject", "object") if link),  # without it there is no link
     ):
         if column not in columns:
-            raise ValueError(
-                f"the table {table!r} of {name} has no column {column!r}: its columns are {', '.join(sorted(columns))}"
+            raise Lacks(
+                f"the table {table!r} of {name} has no column {column!r}: its columns are {', '.join(sorted(columns))}",
+                ("tables", table, *option),
             )
     refers = references(connection, table)
     for side in ("subject", "object"):

@@ -112,6 +112,76 @@ def test_a_schema_for_other_sources_may_name_what_they_lack(tmp_path, capsys, mo
         assert "edits the relation 'anthm', which no row has (nearest: 'anthem')" in capsys.readouterr().err
 
 
+OPTIONS = {  # kind of source -> (its file, other files, its options, what is told of the others, a fact of these)
+    "csv": (
+        ("one.csv", "code,town,area,anthem\nZ,Zelton,12,Ode\nD,Danu,14,Hymn\n"),
+        ("other.csv", "place,area\nVelm,3\nNoor,8\n"),
+        {"kind": "csv_records", "type": "town", "id": "town", "key": "code", "fields": {"size": "area", "song": "anthem"}},
+        ["id", "key", "fields.song"],
+        ("town:Velm", "size", "3"),
+    ),
+    "json": (
+        ("one.json", '[{"called": {"it": "Zelton"}, "area": 12, "anthem": "Ode"}]'),
+        ("other.json", '[{"name": "Velm", "area": 3}, {"name": "Noor", "area": 8}]'),
+        {"kind": "json_records", "type": "town", "id": "called.it", "fields": {"size": "area", "song": "anthem"}},
+        ["id", "fields.song"],
+        ("town:Velm", "size", "3"),
+    ),
+    "sql": (
+        ("one.sql", "CREATE TABLE town (id INTEGER PRIMARY KEY, name TEXT, area INTEGER, song TEXT); "
+         "CREATE TABLE river (id INTEGER PRIMARY KEY, name TEXT, length INTEGER); "
+         "INSERT INTO town VALUES (1, 'Zelton', 12, 'Ode'); INSERT INTO river VALUES (1, 'Ode', 7);"),
+        ("other.sql", "CREATE TABLE town (id INTEGER PRIMARY KEY, name TEXT, area INTEGER); "
+         "INSERT INTO town VALUES (1, 'Velm', 3), (2, 'Noor', 8);"),
+        {"kind": "sqlite_tables", "tables": {
+            "town": {"type": "town", "name": ["name"], "facts": {"size": "area", "song": "song"}},
+            "river": {"type": "river", "name": ["name"], "facts": {"length": "length"}},
+        }},
+        ["tables.river", "tables.town.facts.song"],
+        ("town:Velm", "size", "3"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_options_for_other_sources_may_name_what_they_lack(tmp_path, capsys, monkeypatch, kind):
+    (one, text), (other, texts), options, lacking, (subject, relation, value) = OPTIONS[kind]
+    monkeypatch.chdir(tmp_path)
+    Path(one).write_text(text)
+    Path(other).write_text(texts)
+    Path("mine.yaml").write_text(yaml.safe_dump({"sources": [options | {"path": one}], "relations": {}}))
+    assert main(["kb", "build", "--schema", "mine.yaml", "--out", "one"]) == 0
+    assert "absent_options" not in bases.card(Path("one")) and "warning" not in capsys.readouterr().err
+    assert main(["kb", "build", other, "--schema", "mine.yaml", "--out", "kb"]) == 0
+    told, names = capsys.readouterr().err, [f"{other}: {option}" for option in lacking]
+    assert told.count("\n") == 1 and "options of the sources in mine.yaml" in told
+    assert told.endswith(f": {', '.join(names)}\n") and bases.card(Path("kb"))["absent_options"] == names
+    assert bases.load(Path("kb")).forward(subject, relation) == (value,)
+    assert main(["kb", "build", "--schema", "kb/schema.yaml", "--out", "again"]) == 0, "what was written is of these"
+    assert bases.load(Path("again")).digest() == bases.load(Path("kb")).digest()
+
+
+@pytest.mark.parametrize("kind", ["csv", "sql"])
+def test_a_slip_in_an_option_for_its_own_source_is_refused(tmp_path, capsys, monkeypatch, kind):
+    _, (other, texts), options, _, _ = OPTIONS[kind]
+    monkeypatch.chdir(tmp_path)
+    Path(other).write_text(texts)
+    Path("mine.yaml").write_text(yaml.safe_dump({"sources": [options | {"path": other}], "relations": {}}))
+    for own in ([], [other]):
+        assert main(["kb", "build", *own, "--schema", "mine.yaml", "--out", "kb"]) == 2
+        assert " has no " in capsys.readouterr().err
+
+
+def test_a_source_in_which_nothing_has_a_name_is_refused_all_the_same(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bases, "guess", lambda path: {"id": "town"})
+    Path("other.json").write_text('[{"area": 3}, {"area": 8}]')
+    source = {"kind": "json_records", "path": "one.json", "type": "town", "id": "called.it", "fields": {"size": "area"}}
+    Path("mine.yaml").write_text(yaml.safe_dump({"sources": [source], "relations": {}}))
+    assert main(["kb", "build", "other.json", "--schema", "mine.yaml", "--out", "kb"]) == 2
+    assert "no record of other.json has a name at 'town'" in capsys.readouterr().err and not Path("kb").exists()
+
+
 @pytest.mark.parametrize(
     "words, message",
     [
