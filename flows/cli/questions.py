@@ -74,7 +74,7 @@ def add(commands: Any) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="how much of one kind a set holds: root_attribute (default 1: one question about an attribute of a root; 0: any number), and the "
-        "shares relation, shape and answer (default 0.5; 1: no limit)",
+        "shares relation (default 0.4), shape and answer (0.5; 1: no limit)",
     )
     g.add_argument("--seed", type=int, default=0)
     g.add_argument("--workers", type=count, default=1, help="processes; the result does not depend on it")

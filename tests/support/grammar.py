@@ -45,6 +45,7 @@ _PEOPLE = "person|artist|author|member|warden|guard|actor|director|writer|archit
 _NOUN = {"bed", "seed", "speed", "shed", "feed", "need", "breed", "weed", "deed", "red", "reed", "hundred", "seabed"}
 _UNIT = r"(?:sq km|km|cm|mm|kg|m|g|t|ft)"
 
+_OF_IT = r"(?:(?!(?:that|which|who|with)\b)\w+ )+"  # words that say nothing of another thing, whose "its" it may be
 RULES = {
     "a word twice": re.compile(r"\b(\w+) \1\b", re.IGNORECASE),
     "words twice": re.compile(r"\b(\w+ \w+ \w+) \1\b", re.IGNORECASE),
@@ -61,7 +62,7 @@ RULES = {
         r"\bis (?:built|made|painted|born|written|founded|discovered|recorded) (?:by|in|at)\b"
     ),
     "marks": re.compile(r"  | [,.?]|\{|\}|\0|,,|\.\.(?!\.)"),
-    "its of a person": re.compile(rf"\b(?:{_PEOPLE})(?:'s)? (?:which|with [\w ]+ as its|that has [\w ]+ as its)\b"),
+    "its of a person": re.compile(rf"\b(?:{_PEOPLE})(?:'s)? (?:which|(?:with|that has) {_OF_IT}as its)\b"),
     "who of a thing": re.compile(r"\b(?:island|film|painting|loan|hut|station|book|lighthouse|element|unit) who\b"),
 }
 

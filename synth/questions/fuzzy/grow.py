@@ -246,8 +246,10 @@ class Grower:
         clues: list[tuple[int, Clue]] = []
         most = self.most_members * shape.level**2 // 16
         for drawn in range(_DRAWN):
+            if clues and drawn >= 2 * _TRIES:
+                break
             clue = self._branch(root, wanted, shape.depth, path, rng)
-            if clue is None or clues and drawn >= 2 * _TRIES:
+            if clue is None:
                 break
             size = len(self.graph.extension(Node(type=type_, clues=(clue,))))
             if 2 <= size <= max(2, most):
