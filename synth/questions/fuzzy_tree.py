@@ -566,12 +566,8 @@ class _Questions:
             waiting = left
             again = _again(list(aside), cell, tally) if times > 1 and len(self.accepted) < full else ()
             for index, item in draw(again, partial(tally.shut, wanted, times)):
-                if isinstance(item, Quarantined):
-                    waits = item.reason == QUOTA_FULL
-                else:
-                    waits = bool(tally.over(item, wanted, times).keys() - {"answer"})
-                if waits:
-                    continue  # for the next step
+                if self._waits(item, wanted, times):
+                    continue
                 del aside[index]
                 if self._good(item, f"{at}/{index}"):
                     over_share += bool(tally.over(item, wanted))
@@ -582,6 +578,12 @@ class _Questions:
         n = len(self.accepted) - begin
         dry = (n < wanted or over_share > 0) and _dry(cell, drawn, tally)
         return End(wanted=wanted, accepted=n, drawn=len(drawn), over=over_share, dry=dry)
+
+    def _waits(self, item: Problem | Quarantined, wanted: int, times: float) -> bool:
+        """Whether an item is for a later step: shares that are so many times those of a cell do not suffice for it."""
+        if isinstance(item, Quarantined):
+            return item.reason == QUOTA_FULL
+        return bool(self.tally.over(item, wanted, times).keys() - {"answer"})
 
     def _good(self, item: Problem | Quarantined, where: str) -> TypeGuard[Problem]:
         """Whether it is a question, neither a copy nor asked too often; if not, it is quarantined."""

@@ -13,7 +13,7 @@ from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
 from synth.questions.fuzzy_tree import FuzzyTrees, worded
 from synth.questions.unasked import unasked, unclean, why_not
-from synth.types import Problem, Quarantined
+from synth.types import Problem
 
 LEFT_OUT = {  # head -> (why, values)
     "cca9": ("codes", ["QW1", "RT2", "PO3"]),
