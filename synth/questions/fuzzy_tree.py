@@ -169,7 +169,7 @@ class FuzzyTrees:
             return True
         sizes = np.diff(column.forward.start)
         listed = self.grower.closed_world or column.relation.complete
-        return listed and np.count_nonzero(sizes == 1) >= _SINGLE * max(1, np.count_nonzero(sizes))
+        return listed and bool(np.count_nonzero(sizes == 1) >= _SINGLE * max(1, np.count_nonzero(sizes)))
 
     def _shares(self) -> Iterable[tuple[str, float]]:
         """(relation, share of its most frequent value) of relations that can be asked for."""
