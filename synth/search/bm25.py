@@ -39,6 +39,7 @@ _BATCH = 16_384  # texts that are split together
 _CHUNK = 65_536  # texts whose words are looked through together
 _BLOCK = 1 << 21  # places of words that are sorted together
 _COMMON = 256  # a word in so many texts is common
+_FEW = 20_000  # of so few texts all are scored: that costs less than to look where words are rare
 
 
 def words(text: str) -> list[str]:
@@ -324,16 +325,12 @@ class Ranking:
         return self._top(self._tokens(query), k)
 
     def _scores(self, tokens: tuple[int, ...]) -> np.ndarray:
-        scores = np.zeros(self._n)
-        for t in tokens:
-            texts, values = self._postings(t)
-            scores[texts] += values
-        return scores
+        return self._index.get_scores_from_ids(list(tokens)) if tokens else np.zeros(self._n)
 
     def _rank(self, tokens: tuple[int, ...], k: int) -> tuple[int, ...]:
         """The texts that have a rare word are looked at one by one. Of the others only the best for the common words alone
         can be among the k best, and queries share these; they are not asked for where they cannot reach the k-th best."""
-        rare = {t for t in tokens if len(self._postings(t)[0]) < _COMMON}
+        rare = {t for t in tokens if len(self._postings(t)[0]) < _COMMON} if self._n > _FEW else ()
         if not rare:
             return first(self._scores(tokens), k, DIGITS)
         found = [self._postings(t)[0] for t in rare]

@@ -91,6 +91,7 @@ def test_texts_without_a_rare_word_rank_as_if_all_were_compared(monkeypatch: pyt
     """Rare words leave fewer than k texts, or texts that common words alone can beat; equal texts are among both."""
     rng = random.Random(0)
     vocabulary = [chr(97 + i) for i in range(20)]
+    monkeypatch.setattr(bm25, "_FEW", 0)
     for common in (1, 4, 12, 1000):
         monkeypatch.setattr(bm25, "_COMMON", common)
         weights = [2.0 ** -rng.randrange(6) for _ in vocabulary]
