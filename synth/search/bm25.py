@@ -325,7 +325,10 @@ class Ranking:
         return self._top(self._tokens(query), k)
 
     def _scores(self, tokens: tuple[int, ...]) -> np.ndarray:
-        return self._index.get_scores_from_ids(list(tokens)) if tokens else np.zeros(self._n)
+        scores = np.zeros(self._n)
+        for t in tokens:
+            np.add.at(scores, *self._postings(t))
+        return scores
 
     def _rank(self, tokens: tuple[int, ...], k: int) -> tuple[int, ...]:
         """The texts that have a rare word are looked at one by one. Of the others only the best for the common words alone
