@@ -87,17 +87,32 @@ RELATIONS = (
 
 
 def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> list[str]:
-    """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three.
+    """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three, else of four,
+    which make 12 million.
 
-    Raises ValueError where three do not suffice either.
+    Raises ValueError where four do not suffice either.
     """
     pool = [f + last for f in FIRST for last in LAST]
     if n > len(pool) - len(set(avoid) & set(pool)):
         pool = [f + m + last for f in FIRST for m in LAST for last in LAST]
     free = sorted(set(pool) - set(avoid))
-    if n > len(free):
-        raise ValueError(f"{n} names are more than the {len(free)} that three syllables give: make a smaller world")
-    return rng.sample(free, n)
+    if n <= len(free):
+        return rng.sample(free, n)
+    total = len(FIRST) * len(LAST) ** 3  # too many to be listed: each is written from its number
+    if n + len(avoid) > total:
+        raise ValueError(f"{n} names are more than the {total} that four syllables give: make a smaller world")
+    drawn = map(_of_four, rng.sample(range(total), n + len(avoid)))
+    avoid = set(avoid)
+    return [name for name in drawn if name not in avoid][:n]
+
+
+def _of_four(number: int) -> str:
+    """The name of four syllables with this number; none has two, as no syllable can be split otherwise."""
+    tail = []
+    for _ in range(3):
+        number, i = divmod(number, len(LAST))
+        tail.append(LAST[i])
+    return FIRST[number] + "".join(reversed(tail))
 
 
 def world(*, countries: int, seed: int, avoid: Collection[str] = ()) -> KB:

@@ -1,12 +1,17 @@
 """The fictional world: deterministic, sized as asked, unique names, true guarantees, sentences short enough for a small
 model."""
 
+import random
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.knowledge.kb import passages
-from synth.knowledge.world import FIRST, KINDS, LAST, world
+from synth.knowledge.world import FIRST, KINDS, LAST, names, world
+
+_SYLLABLES = re.compile("|".join(sorted({f"{x}(?![aeiouy])" for x in (*FIRST, *LAST)}, key=len, reverse=True)))
 
 
 def test_same_seed_same_bytes_and_another_seed_another_world():
@@ -55,12 +60,23 @@ def test_large_world_uses_three_syllables_and_stays_unique():
     assert len({f + m + n for f in FIRST for m in LAST for n in LAST}) == len(FIRST) * len(LAST) ** 2
 
 
+def test_names_of_four_syllables_where_three_do_not_suffice():
+    n = len(FIRST) * len(LAST) ** 2 + 1
+    rng = random.Random(0)
+    known = names(rng, n)
+    assert len(set(known)) == n and {len(_SYLLABLES.findall(name)) for name in known} == {4}
+    avoid = known[:1000]
+    assert not set(avoid) & set(again := names(random.Random(0), n, avoid=avoid)) and len(set(again)) == n
+    with pytest.raises(ValueError, match="more than the .* that four syllables give"):
+        names(rng, len(FIRST) * len(LAST) ** 3 + 1)
+
+
 def test_names_of_others_are_avoided():
     avoid = {e.name for e in world(countries=20, seed=0).entities.values()}
     assert not avoid & {e.name for e in world(countries=20, seed=0, avoid=avoid).entities.values()}
 
 
-@pytest.mark.parametrize("countries, words", [(2, "ask for 3 or more"), (10**5, "make a smaller world")])
+@pytest.mark.parametrize("countries, words", [(2, "ask for 3 or more"), (2 * 10**6, "make a smaller world")])
 def test_impossible_sizes_are_refused(countries, words):
     with pytest.raises(ValueError, match=words):
         world(countries=countries, seed=0)
