@@ -35,7 +35,7 @@ def add(commands: Any) -> None:
         type=count,
         default=0,
         metavar="N",
-        help="also the pages that the N best lines name, for questions of several steps (default: 0)",
+        help="also the pages that the query and the N best lines name, for questions of several steps or about two things (default: 0)",
     )
     for name, what in (
         ("ask", "the best lines for a query"),

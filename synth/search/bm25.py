@@ -39,6 +39,7 @@ _BATCH = 16_384  # texts that are split together
 _CHUNK = 65_536  # texts whose words are looked through together
 _BLOCK = 1 << 21  # places of words that are sorted together
 _COMMON = 256  # a word in so many texts is common
+_KNOWN = 65_536  # words whose numbers are kept once they were asked for
 _FEW = 20_000  # of so few texts all are scored: that costs less than to look where words are rare
 
 
@@ -230,7 +231,7 @@ class Ranking:
         """vocabulary: the words, sorted, or the folder of `save`, from which they are read when the first is asked for."""
         self._index, self._given, self._n = index, vocabulary, n
         self._top = lru_cache(maxsize=cache)(self._rank)
-        self._number = lru_cache(maxsize=cache)(lambda word: self._vocabulary.find(word))
+        self._number = lru_cache(maxsize=_KNOWN)(lambda word: self._vocabulary.find(word))
         self._known_most: dict[int, float] = {}
 
     @cached_property

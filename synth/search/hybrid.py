@@ -1,8 +1,8 @@
-"""BM25 with the cosine of embeddings, and with the pages that the best texts name.
+"""BM25 with the cosine of embeddings, and with the pages that the query and the best texts name.
 
     first(q, d) = BM25(q, d) / max BM25(q, .)  +  1/2 cos(q, d)
-    last(q, d)  = max over the `follow` best texts t of the first round, of which one of the 2 best names leads to d, of
-                  (first(q, t) / max first(q, .)) * (0.8 + 0.2 first(q, d) / max first(q, .)),
+    last(q, d)  = max over the query and the `follow` best texts t of the first round, of which one of the 2 best names
+                  leads to d, of (first(q, t) / max first(q, .), 1 for the query) * (0.8 + 0.2 first(q, d) / max first(q, .)),
                   and first(q, d) / max first(q, .) itself
 
 The second line is a second round of retrieval without a second query: a question about "the director of Film A" has no word
@@ -140,26 +140,30 @@ class Hybrid:
             scores += WEIGHT * self._vectors.times(self._embed([query])[0])
         scores /= max(scores.max(), 1e-9)
         if self._follow:
-            self._named(scores)
+            self._named(scores, query)
         return scores
 
-    def _named(self, scores: np.ndarray) -> None:
-        """Lifts in place the texts of pages that the best texts name."""
+    def _named(self, scores: np.ndarray, query: str) -> None:
+        """Lifts in place the texts of pages that the query and the best texts name."""
         best = first(scores, self._follow, DIGITS)
-        lifted: dict[int, float] = {}
+        lifted = self._led(query, None, 1.0, scores)
         for place in best:
             page, text = self._texts.at(place)
-            led: dict[int, float] = {}
-            for name in names_in(text, lambda n: bool(self._texts.named(n))):
-                for other, places in self._texts.named(name):
-                    if other != page and len(places):
-                        to = max(places, key=lambda p: (scores[p], -p))
-                        led[to] = float(scores[to])
-            for to in sorted(led, key=lambda p: (-round(led[p], 6), p))[:NAMES]:
-                lifted[to] = max(lifted.get(to, 0.0), float(scores[place]) * (KEPT + OWN * led[to]))
+            for to, score in self._led(text, page, float(scores[place]), scores).items():
+                lifted[to] = max(lifted.get(to, 0.0), score)
         for to, score in lifted.items():
-            if to not in best:
-                scores[to] = max(scores[to], score)
+            scores[to] = max(scores[to], score)
+
+    def _led(self, text: str, page: Hashable, worth: float, scores: np.ndarray) -> dict[int, float]:
+        """Place -> score of the best texts of the pages that a text of this page names."""
+        led: dict[int, float] = {}
+        for name in names_in(text, lambda n: bool(self._texts.named(n))):
+            for other, places in self._texts.named(name):
+                if other != page and len(places):
+                    to = max(places, key=lambda p: (scores[p], -p))
+                    led[to] = float(scores[to])
+        some = sorted(led, key=lambda p: (-round(led[p], 6), p))[:NAMES]
+        return {to: worth * (KEPT + OWN * led[to]) for to in some}
 
     def _rank(self, query: str, k: int) -> tuple[int, ...]:
         return first(self.scores(query), k, DIGITS)

@@ -49,7 +49,7 @@ class Sampling:
         search_top_k: passages that a search shows
         search_embeddings: rank passages by BM25 and these embeddings: `static`, or the folder of a sentence-embedding
             model; empty for BM25 alone
-        search_follow: also find the pages that so many of the best passages name; 0 for none
+        search_follow: also find the pages that the query and so many of the best passages name; 0 for none
     """
 
     temperature: float = 1.0

@@ -155,6 +155,19 @@ def test_names_lead_to_the_pages_that_the_best_lines_name():
     assert index.hybrid(follow=1).hits("cycle", 2)[1].page == "1"  # "Alpha" is "Alpha (1950 play)"
 
 
+def test_pages_that_the_query_names_come_before_those_that_the_best_lines_name():
+    pages = [
+        Page(id="a", title="Grey Heron", text="A film by Jo K. Hall."),
+        Page(id="b", title="Tide", text="Shot in 1950, in a studio that burned down years after."),
+        Page(id="h", title="Jo K. Hall", text="Which of the films came out first is not known."),
+        Page(id="o", title="Nan Orr", text="Which of her films came first is not known."),
+    ]
+    index = build_index(pages).hybrid(follow=1)
+    query = "Which of the films came out first, Grey Heron or Tide?"
+    assert {x.page for x in index.hits(query, 3)} == {"a", "b", "h"}
+    assert {x.page for x in index.hits(query.lower(), 3)} == {"a", "h", "o"}  # names begin with no small letter
+
+
 def test_only_the_best_lines_are_followed():
     pages = [
         Page(id="a", title="Able", text="one two three, of Nan Orr"),
