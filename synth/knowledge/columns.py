@@ -335,8 +335,10 @@ def _dates(column: Column, say: Say) -> Settled | None:
         return None
     why = f"{column.relation!r} is a date elsewhere, here it is not: write 1789-07-14"
     settled = say("date", [d or ("not_a_date", why) for d in days])
-    name = str(settled.schema["label"]).removesuffix(" date")
-    settled.years = {"domain": column.domain, "range": "year", "label": f"{name} year"}
+    name = str(settled.schema["label"])
+    of = name.startswith("date of ")
+    year = f"year {name.removeprefix('date ')}" if of else f"{name.removesuffix(' date')} year"
+    settled.years = {"domain": column.domain, "range": "year", "label": year}
     return settled
 
 

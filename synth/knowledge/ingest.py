@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synth.knowledge.columns import understand
-from synth.knowledge.kb import KB, Entity, Fact, Relation
+from synth.knowledge.kb import KB, LITERALS, Entity, Fact, Relation
 from synth.knowledge.names import Same, resolve
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.knowledge.text import tidy
-from synth.knowledge.words import counted_things, counted_words, one_word
+from synth.knowledge.words import counted_things, counted_words, located, one_word, phrased
 from synth.types import Quarantined
 
 if TYPE_CHECKING:
@@ -196,12 +196,16 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
     else:
         kind = _most(known) if 2 * len(known) > len(objects) else "string"
     label = one_word(re.sub(r"[_\-]+", " ", name))
+    domain = str(stated.get("domain") or _most([r.subject_type for r in rows if r.subject_type]) or THING)
+    range_ = str(stated.get("range") or _most([r.object_type for r in rows if r.object_type]) or kind)
+    unsaid = range_ not in LITERALS and not stated.keys() & {"label", "passage", "forward", "inverse"}
+    own = (phrased(label, domain, range_) or located(label, domain, range_)) if unsaid else {}
     guess = {
-        "domain": _most([r.subject_type for r in rows if r.subject_type]) or THING,
-        "range": _most([r.object_type for r in rows if r.object_type]) or kind,
+        "domain": domain,
+        "range": range_,
         "functional": all(len(v) == 1 for v in forward.values()),
         "inverse_functional": all(len(v) == 1 for v in backward.values()),
-        **(counted_words(counted_things(label)) if kind == "number" else {"label": label}),
+        **(counted_words(counted_things(label)) if kind == "number" else {"label": label, **own}),
     }
     return Relation(name=name, **{**guess, **stated})  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from synth.knowledge.words import singular
+from synth.knowledge.words import SITES, singular
 
 _WORKS = {  # head -> type
     **dict.fromkeys(("film", "movie", "documentary", "picture", "anime film"), "film"),
@@ -28,9 +28,6 @@ _TWO = {
     **{"railway station": "station"},
     **{"football club": "club", "secondary school": "school", "high school": "school"},
 }
-_PLACES = ("village", "town", "city", "municipality", "commune", "hamlet", "suburb", "river", "lake", "mountain")
-_PLACES += ("island", "county", "province", "district", "neighbourhood", "neighborhood", "castle", "church", "station")
-_PLACES += ("university", "school", "college", "museum", "club", "stadium", "bridge", "creek", "valley", "park")
 _PERSONS = frozenset(
     "king queen prince princess duke duchess count countess emperor empress nobleman noblewoman saint bishop archbishop "
     "pope monk nun abbot abbess priest knight actor actress singer songwriter director producer screenwriter writer "
@@ -137,7 +134,7 @@ def kind_of(text: str) -> Kind | None:
         type_, about = _TWO[two], rest[:-2]
     elif head in _WORKS:
         type_, about = _WORKS[head], rest[:-1] if head != "documentary" else rest
-    elif head in _PLACES:
+    elif head in SITES:
         type_, about = head, []
     elif rest[-1].lower() in _PERSONS:
         type_, about = "person", rest

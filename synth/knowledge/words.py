@@ -5,7 +5,9 @@ Category, category_name    label "category", type "category"
 discoveredBy               label "discoverer"
 founded (years)            label "founding year"
 height (12 m, 13 m)        "a tower with a height of {y} metres"
-country (entities)         "a tower in {y}"
+country (entities)         "a tower in {y}", "an author from {y}"
+birthplace                 "a person who was born in {y}"
+next station (of a station)   "the next station after {x}"
 discontinued (yes, no)     label "discontinued status"
 """
 
@@ -174,6 +176,11 @@ _WHICH = {"home", "away", "visiting", "winning", "losing", "former", "current", 
 _GROUPS = {"category", "group", "class", "type", "genre", "family", "department", "league", "team", "club", "order"}
 _GROUPS |= {"phylum", "section", "division", "series", "party", "union", "alliance", "kind", "genus", "tribe", "sector"}
 _PLACES = {"country", "city", "town", "village", "continent", "region", "state", "province", "county", "district"}
+SITES = ("village", "town", "city", "municipality", "commune", "hamlet", "suburb", "river", "lake", "mountain")  # types
+SITES += ("island", "county", "province", "district", "neighbourhood", "neighborhood", "castle", "church", "station")
+SITES += ("university", "school", "college", "museum", "club", "stadium", "bridge", "creek", "valley", "park")
+_WITHIN = {"valley", "municipality", "parish", "suburb", "neighbourhood", "neighborhood"}
+_INSIDE = {"room", "hall", "building"}
 UNITS = {
     **{"km": "kilometres", "m": "metres", "cm": "centimetres", "mm": "millimetres", "mi": "miles", "ft": "feet"},
     **{
@@ -376,6 +383,29 @@ def measured(label: str, domain: str, unit: str) -> dict[str, str]:
     }
 
 
+def phrased(label: str, domain: str, range: str) -> dict[str, str]:
+    """The words of a label that has a phrase of its own: "ferry to", "birthplace", "next station", the "line" of a station;
+    none for another."""
+    if label in ("birthplace", "place of birth") and is_person(domain):
+        inverse = f"{article('{domain}', domain)} who was born in {{y}}"
+        return {"label": label, "passage": "{x} was born in {y}.", "inverse": inverse}
+    if domain == range and (beside := {"next": "after", "previous": "before"}.get(label.split(" ")[0])):
+        own = label if " " in label else f"{label} {range.replace('_', ' ')}"
+        if not _PREPOSITIONS & set(own.split()):
+            said = f"the {{label}} {beside} {{x}}"
+            return {"label": own, "passage": f"{said[0].upper()}{said[1:]} is {{y}}.", "forward": said}
+    if label.split(" ")[-1] == "line" and domain.split("_")[-1] in ("station", "stop"):
+        return {"label": label, "passage": "{x} is on {y}.", "inverse": f"{article('{domain}', domain)} on {{y}}"}
+    return tied(label, domain, range) if range != "string" else {}
+
+
+def located(label: str, domain: str, range: str) -> dict[str, str]:
+    """The words of the place in which something lies: "a station in {y}"; none for what may lie nowhere, as a film."""
+    if label not in _PLACES or label != range or domain.split("_")[-1] not in SITES:
+        return {}
+    return {"label": label, "passage": "{x} is in {y}.", "inverse": f"{article('{domain}', domain)} in {{y}}"}
+
+
 def tied(label: str, domain: str, range: str) -> dict[str, str]:
     """The words of a label such as "ferry to": "an island with a ferry to {y}"; none for another label."""
     noun, _, to = label.rpartition(" ")
@@ -408,6 +438,11 @@ def event_of(label: str) -> str:
     return head + gap + EVENTS.get(last, last) if head in ("", "first", "last", "officially") else label
 
 
+def _dated(event: str, bare: str, range: str) -> str:
+    """The label of the year or date of an event: "opening year"; "year of first lighting", not "first lighting year"."""
+    return f"{range} of {event}" if event != bare and event.startswith(("first ", "last ")) else f"{event} {range}"
+
+
 def agent_of(label: str) -> str:
     """ "discovered by" -> "discoverer"; another label stays."""
     verb = re.fullmatch(r"(?:(?:is|was|been) )?(\w+) by", label)
@@ -438,7 +473,7 @@ def wording(
     a_domain = article("{domain}", domain)
     if range in ("year", "date"):
         bare = re.sub(r"^(?:year|date)(?: of)? | (?:year|date|at|on|in|time)$", "", label)
-        return {"label": label if (event := event_of(bare)) == range or bare == "" else f"{event} {range}"}
+        return {"label": label if (event := event_of(bare)) == range or bare == "" else _dated(event, bare, range)}
     if range == "number" and unit:
         return measured(re.sub(rf" (?:in )?(?:{re.escape(unit.lower())})$", "", label), domain, unit)
     if range == "number":
@@ -456,7 +491,7 @@ def wording(
         return {"label": place, **sentences}
     verb = re.fullmatch(r"(?:(?:is|was) )?(\w+) by", label)
     label = agent_of(re.sub(r"(?<=\w) (?:name|id)$", "", label) if range != "string" else label)
-    if range != "string" and (words := tied(label, domain, range)):
+    if words := phrased(label, domain, range):
         return words
     if range != "string" and label.split()[-1] in _PREPOSITIONS:  # "ship via", "reports to"
         label = "manager" if label == "reports to" and domain == range else range.replace("_", " ")
@@ -478,13 +513,15 @@ def wording(
             "forward": f"{a_domain} {that} is {one} of {{x}}",
             "inverse": f"{a_domain} {that} is {one} of {{y}}",
         }
-    return _of_one(label, a_domain, range, verb[1] if verb else "") if single else {"label": label}
+    return _of_one(label, domain, range, verb[1] if verb else "") if single else {"label": label}
 
 
-def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
+def _of_one(label: str, domain: str, range: str, verb: str) -> dict[str, str]:
     """The words of a column with one object for each subject. verb: that of "built by"."""
+    a_domain, person = article("{domain}", domain), is_person(domain)
+    at = "from" if person else "in"  # an author is from a country, wherever she is
     if range == "string" and label in ("city", "town", "village"):  # a text; a state may be a code, "IL"
-        return {"label": label, "inverse": f"{a_domain} in {{y}}"}
+        return {"label": label, "inverse": f"{a_domain} {at} {{y}}"}
     if range == "string" or label.lower().replace(" ", "_") != range.lower():
         return {"label": label}
     if verb in _STILL:
@@ -496,8 +533,8 @@ def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
             "forward": f"the {{label}} who {verb} {{x}}",
             "inverse": f"{a_domain} that was {verb} by {{y}}",
         }
-    if label in _PLACES:
-        says, of, gap = "{x} is in {y}.", "is in", "in "
+    if label in _PLACES | _WITHIN or label in _INSIDE and not person:
+        says, of, gap = f"{{x}} is {at} {{y}}.", f"is {at}", f"{at} "
     elif label.split()[-1] in _GROUPS:
         says, of, gap = "{x} belongs to the {label} {y}.", "belongs to", "in the {label} "
     else:
@@ -510,6 +547,21 @@ def _of_one(label: str, a_domain: str, range: str, verb: str) -> dict[str, str]:
     }
 
 
+def deed_by(agent: str) -> str:
+    """What somebody did to be called so: author -> "wrote"; "" where that is over when it is no longer done."""
+    return _DID.get(agent, "")
+
+
+def deed_of(table: str) -> str:
+    """What people did with the things that a table ties them to: "loans", "book_loan" -> "borrowed"; "" where its name
+    does not say."""
+    return _DEEDS.get(singular(label_of(table)).split(" ")[-1], "")
+
+
+_DID = {agent: verb for verb, agent in _AGENTS.items() if verb.endswith("ed") and verb not in _STILL | {"directed"}}
+_DID |= {"author": "wrote", "writer": "wrote", "builder": "built", "maker": "made", "architect": "designed"}
+_DEEDS = {"loan": "borrowed", "rental": "rented", "purchase": "bought", "reservation": "reserved", "booking": "booked"}
+_DEEDS |= {"review": "reviewed", "visit": "visited"}
 _TIES = {"ferry", "bridge", "tunnel", "road", "flight", "train", "bus", "line", "route", "link", "connection", "path"}
 _TIES |= {"treaty", "contract", "subscription", "loan", "appointment", "gift", "letter", "order", "border", "pass"}
 _PREPOSITIONS = {"via", "to", "by", "of", "from", "at", "in", "on", "for", "with"}

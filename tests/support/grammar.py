@@ -63,6 +63,20 @@ RULES = {
     ),
     "marks": re.compile(r"  | [,.?]|\{|\}|\0|,,|\.\.(?!\.)"),
     "its of a person": re.compile(rf"\b(?:{_PEOPLE})(?:'s)? (?:which|(?:with|that has) {_OF_IT}as its)\b"),
+    "a person in a country": re.compile(
+        rf"\b(?:{_PEOPLE}) (?:is one )?(?:(?:who|that) )?is in (?:[A-Z]|the same (?:country|city|town))"
+    ),
+    "one of which": re.compile(r"\bis one (?:of which|(?:that|which|who) is (?:in|from|on))\b"),
+    "a role without an article": re.compile(r"\b(?:with|has) [a-z]+(?: [a-z]+)? as their\b"),
+    "a point of the compass as a thing": re.compile(
+        r"\b(?:north|east|south|west) as its\b|\bcoast is (?:north|east|south|west)\b"
+    ),
+    "next of": re.compile(r"\b(?:next|previous) \w+ of (?!no\b)"),
+    "the first of an event": re.compile(r"\b(?:first|last) (?!year|date)\w+ (?:year|date)\b"),
+    "of none, and more": re.compile(r"(?<!is )\bthe \w+ of no \w+(?:,| and) "),
+    "the same place": re.compile(r"\bhas the same (?:coast|valley|room|line)\b|\bthe (?:coast|valley|room) is also\b"),
+    "one of several": re.compile(r"\b(?:of which|for whom) one of the\b"),
+    "a maker by the name": re.compile(r"\b(author|painter|composer)(?: who| that)? is the \1 of\b"),
     "who of a thing": re.compile(r"\b(?:island|film|painting|loan|hut|station|book|lighthouse|element|unit) who\b"),
 }
 

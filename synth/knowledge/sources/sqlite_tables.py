@@ -23,7 +23,7 @@ from synth.knowledge.ingest import Reading, Row, read_text
 from synth.knowledge.naming import named
 from synth.knowledge.sources.records import Lacks, scalar
 from synth.knowledge.text import tidy
-from synth.knowledge.words import is_person, article, relation_name, role, singular
+from synth.knowledge.words import is_person, article, deed_of, relation_name, role, singular
 
 _NAMES = (("name",), ("full_name",), ("first_name", "last_name"), ("firstname", "lastname"), ("title",), ("label",))
 # steps of SQLite's virtual machine for one script; a script that needs more is not a set of tables
@@ -312,7 +312,7 @@ def _link(
         "domain": subject,
         "range": object,
         "label": label,
-        **_includes(subject, object),
+        **_includes(subject, object, deed_of(table)),
     }
     linked = _rows(connection, table, [link["subject"], link["object"]])
     without = names[ends[0]].keys() - {x for _, x, _ in linked}
@@ -327,9 +327,16 @@ def _link(
             _refer(reading, names[ends[1]], y, {"subject": names[ends[0]][x], **row})
 
 
-def _includes(subject: str, object: str) -> dict[str, str]:
+def _includes(subject: str, object: str, deed: str) -> dict[str, str]:
+    """The words of a link. deed: what people did with its objects, as its table says, or ""."""
     if is_person(object):
         return {"passage": "{x} has the {label} {y}."}
+    if is_person(subject) and deed:
+        return {
+            "passage": f"{{x}} {deed} the {{label}} {{y}}.",
+            "forward": f"{article('{label}', object)} that was {deed} by {{x}}",
+            "inverse": f"{article('{domain}', subject)} who {deed} {{y}}",
+        }
     if is_person(subject):  # a member includes no books
         return {
             "passage": "{x} has the {label} {y}.",

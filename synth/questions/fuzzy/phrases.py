@@ -29,12 +29,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from synth.knowledge.kb import Relation
-from synth.knowledge.words import article, counted, is_person, many
+from synth.knowledge.words import article, counted, deed_by, is_person, many
 from synth.questions.fuzzy.spans import KINDS
 
 SLOT = "\0"
 NUMBERS = ("", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _ONLY = re.compile(r"(?:highest|lowest|longest|shortest|largest|smallest|deepest|oldest|newest|tallest|most recent) ")
+SIDES = frozenset({"coast", "side", "bank", "shore"})  # on the north one, on the same one
+_DEALINGS = {"loan", "review", "sale", "purchase", "auction", "restoration", "inspection", "repair", "survey", "report"}
 _ARTICLE = re.compile(r"(?:a|an|the) ")
 
 
@@ -94,7 +96,6 @@ class Words(NamedTuple):
     owner: str
     other_subject: str
     other_owner: str
-    of_which: str
 
     @staticmethod
     def of(type: str) -> Words:
@@ -109,9 +110,8 @@ class Words(NamedTuple):
                 f"This {name}'s",
                 f"The {name}",
                 f"The {name}'s",
-                "for whom",
             )
-        return Words("that", "which", "its", "it", "It", "Its", f"This {name}", f"This {name}'s", "of which")
+        return Words("that", "which", "its", "it", "It", "Its", f"This {name}", f"This {name}'s")
 
 
 class _Said(NamedTuple):
@@ -130,7 +130,8 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
     owned = re.fullmatch(rf"whose (.+) is {SLOT}", base)
     value = r.range in KINDS and forward
     noun = f"the {spoken(type_)}" if r.functional else indefinite(spoken(type_))
-    around = _of(base, noun, w) if base == f"of {SLOT}" else None
+    deed = deed_by(spoken(type_)) or ("is the subject of" if other in _DEALINGS and not is_person(type_) else "")
+    around = _of(base, noun, w, deed) if base == f"of {SLOT}" else None
     around = around or (None if value else _around_term(base, owned, r.functional, w))
     base_phrases = around or _around_value(r, owned is not None, base, w)
     more = [_variants(c.replace("{y}", SLOT), w) for c in extra]
@@ -154,6 +155,8 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
         for sentence, some in ((False, shared.clauses), (True, shared.sentences)):
             for text in some:
                 yield sentence, Phrase(text, "", "same", type_, r.name, forward)
+    if forward and not value and r.label in SIDES:
+        yield from _beside(r, w, type_)
     if value or owned is not None:
         label = r.label if many(r.label) else indefinite(r.label)
         for text in (f"without {label}", f"{w.that} has no {r.label}", f"{w.which} has no {r.label}"):
@@ -162,6 +165,13 @@ def phrases(r: Relation, forward: bool, extra: Sequence[str] = ()) -> Iterator[t
             yield True, Phrase(text, "", "none", type_, r.name, forward)
     if value and r.range == "number":
         yield from _ranked(r, w, type_)
+
+
+def _beside(r: Relation, w: Words, type_: str) -> Iterator[tuple[bool, Phrase]]:
+    """A side by its point of the compass: "on the north coast"."""
+    for sentence, some in ((False, (w.that, w.which)), (True, (w.subject, w.other_subject))):
+        for start in some:
+            yield sentence, Phrase(f"{start} is on the ", f" {r.label}", "name", type_, r.name, True)
 
 
 def _equal(r: Relation, sentence: bool, w: Words) -> str:
@@ -174,12 +184,15 @@ def _shared(r: Relation, base: str, w: Words) -> _Said:
     if not r.functional:
         one = f"shares one of {w.its} {label} with " if several else f"has {indefinite(label)} in common with "
         return _Said([f"{w.that} {one}", f"{w.which} {one}"], [f"{w.subject} {one}", f"{w.other_subject} {one}"])
-    place = base == f"{w.that} is in {SLOT}"
-    verb = "belongs to" if base == f"{w.that} is in the {label} {SLOT}" else "is in" if place else "has"
-    same = f"{verb} the same {label} as "
+    there = re.fullmatch(
+        rf"{w.that} ((?:(?:is|was) )?\w+ (?:at|in|from|on)) {SLOT}", base
+    )  # "studied at the same school"
+    where = there[1] if there else "is on" if label in SIDES else ""
+    verb = "belongs to" if base == f"{w.that} is in the {label} {SLOT}" else where or "has"
+    same = f"{verb} the same {spoken(r.range) if there else label} as "
     clauses = [f"{w.that} {same}", f"{w.which} {same}"]
     clauses += [f"with the same {label} as ", f"whose {label} is also that of "] if verb == "has" else []
-    clauses += [same.removeprefix("is ")] if place else []
+    clauses += [same.removeprefix("is ")] if where == "is in" else []
     return _Said(clauses, [f"{w.subject} {same}", f"{w.other_subject} {same}"])
 
 
@@ -215,8 +228,13 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
     return f"{w.that} is {rest}"
 
 
-def _of(clause: str, noun: str, w: Words) -> _Said:
-    """The paraphrases of "of Y": "It is the painting of a loan"."""
+def _of(clause: str, noun: str, w: Words, deed: str) -> _Said:
+    """The paraphrases of "of Y": "It is the capital of Y", "This author wrote Y", "It is the subject of a loan"."""
+    if deed:
+        return _Said(
+            [clause, f"{w.that} {deed} {SLOT}", f"{w.which} {deed} {SLOT}"],
+            [f"{w.subject} {deed} {SLOT}", f"{w.other_subject} {deed} {SLOT}"],
+        )
     return _Said(
         [clause, f"{w.that} is {noun} of {SLOT}", f"{w.which} is {noun} of {SLOT}"],
         [f"{w.subject} is {noun} of {SLOT}"],
@@ -260,7 +278,7 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
         sentences += [f"{w.owner} {label} {are} {SLOT}", f"{w.other_owner} {label} {are} {SLOT}"]
     else:
         of = f"one of the {label}" if several else indefinite(label)
-        clauses += [f"{w.of_which} {of} is {SLOT}", f"{w.which} has {SLOT} as {one}"]
+        clauses += [f"{w.which} has {SLOT} as {one}"]
         owner = w.other_subject[:1].lower() + w.other_subject[1:]
         sentences += [f"{of[:1].upper()}{of[1:]} of {owner} is {SLOT}", f"{w.other_subject} has {SLOT} as {one}"]
     return _Said(clauses, sentences)

@@ -26,6 +26,7 @@ from typing import Protocol
 from synth.knowledge.kb import Relation
 from synth.knowledge.words import is_person, many
 from synth.questions.fuzzy.phrases import (
+    SIDES,
     SLOT,
     Phrase,
     Words,
@@ -62,18 +63,25 @@ OPENINGS = (
 ASKS = ("{what} {np}?", "Name {np}.", "Tell me {np}.", "Can you name {np}?")
 ASKS_VALUE = ("{what} {np}?", "Give {np}.", "Tell me {np}.", "Can you give {np}?")  # a number is not named
 _ASKED = re.compile(
-    r"(?:(?:What|Who) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\."
+    r"(?:(?:What|Who|Which) (?:is|are)|Can you (?:name|give)) (?P<a>the .+)\?|(?:Name|Tell me|Give) (?P<b>the .+)\."
     r"|Who (?P<c>(?!is |are ).+)\?"
 )
 _WHO = re.compile(
     r"the [a-z]+ who (?=(?:[a-z]+ed|built|made) )"
 )  # "the discoverer who discovered {x}": "Who discovered {x}?"
+_HAVING = re.compile(r"the [\w ]+ with an? ")  # "the island with a ferry from {x}": "Which is the island ..."
+_POINT = re.compile(r"(?i)(?:north|south)?-?(?:north|east|south|west)(?:ern)?")
+_ON_SIDE = re.compile(rf" (?:{'|'.join(sorted(SIDES))}) is $")
 _ROLE = re.compile(r"(?:that|which|who) is the ")
 _LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
 _BODIES = frozenset(
     {"school", "university", "museum", "organisation", "organization", "institution", "employer", "library"}
+    | {"owner", "operator", "publisher", "sponsor", "club", "society"}
 )
-_BODY = re.compile(r"(?:University|Museum|Institute|Academy|College|School|Ministry|Bank|Library|Church) of ")
+_BODY = re.compile(
+    r"(?:University|Museum|Institute|Academy|College|School|Ministry|Bank|Library|Church|"
+    r"(?:\w+ )?(?:Club|Society|Association|Federation|Friends)) of "
+)
 _THE = re.compile(
     r"^(?:United|Isle of|Republic of|(?:\w+ )+Republic of|Federated|Kingdom of|Commonwealth of|State of|Union of) |"
     r"(?:^| )(?:Islands|Republic|States|Emirates|Kingdom|Territory|Territories|Lands|Isles|Federation)$|"
@@ -168,7 +176,13 @@ class Realiser:
         before, after = self._asks[relation]
         range_ = self.relations[relation].range
         what, np = (
-            "Who is" if is_person(range_) else "What are" if many(before.removeprefix("the ")) else "What is",
+            "Who is"
+            if is_person(range_)
+            else "Which is"
+            if _HAVING.match(before)
+            else "What are"
+            if many(before.removeprefix("the "))
+            else "What is",
             before + root + after,
         )
         if who := _WHO.match(np):
@@ -176,11 +190,14 @@ class Realiser:
         frame = rng.choice(ASKS_VALUE if range_ in KINDS else ASKS)
         return _stopped(frame[:-1].format(what=what, np=np)) if frame.endswith(".") else frame.format(what=what, np=np)
 
-    def _joined(self, clues: Sequence[Clue | Named], type_: str, rng: random.Random) -> str:
-        """Clauses as "A", "A and B", or "A, B and C"; the nested one is last. Raises ValueError for two of them."""
+    def _joined(
+        self, clues: Sequence[Clue | Named], type_: str, rng: random.Random, never: tuple[str, ...] = ()
+    ) -> str:
+        """Clauses as "A", "A and B", or "A, B and C", none of which begins with a word of `never` where it can be helped;
+        the nested one is last. Raises ValueError for two of them."""
         if sum(map(nested, clues)) > 1:
             raise ValueError("two descriptions with clues of their own in one sentence cannot be told apart")
-        first = [{_begins(p) for p in self._usable(c, type_, False)} - {""} for c in clues]
+        first = [{_begins(p) for p in self._usable(c, type_, False)} - {"", *never} for c in clues]
         alike = (
             sorted(set.intersection(*first)) if len(clues) > 1 else []
         )  # "that has A and that borders B", not "with A and which borders B"
@@ -189,6 +206,7 @@ class Realiser:
             () if begins or len(clues) == 1 else ("with", "which", "")
         )  # "that has A and where B is C", not "with A and where B is C"; not "whose A is B and of a C"
         avoid = (*avoid, "that") if avoid and is_person(type_) else avoid  # "who" goes on as "who"
+        avoid = (*avoid, *never)
         clauses = [self._say(c, type_, False, rng, begins=begins, avoid=avoid) for c in sorted(clues, key=nested)]
         return clauses[0] if len(clauses) == 1 else f"{', '.join(clauses[:-1])} and {clauses[-1]}"
 
@@ -197,6 +215,9 @@ class Realiser:
         kind, flag = self._kind(clue)
         key = (type_, True, kind) if isinstance(clue, Named) else (clue.relation, clue.forward, kind)
         usable = [p for s, p in self.phrases[key] if s == sentence and p.flag == flag and p.type == type_]
+        if kind == "name":
+            name = self.name(str(inner(clue)))
+            usable = [p for p in usable if _fits(name, p)] or usable
         if nested(clue):  # a description is easier to follow where it ends the sentence
             usable = [p for p in usable if not p.after] or usable
         if not usable:
@@ -220,7 +241,11 @@ class Realiser:
         if "" not in avoid:
             usable = [p for p in usable if p.before == "of "] or usable  # the shortest: "a nationality of Ann Lo"
         p = rng.choice([p for p in usable if _begins(p) not in avoid] or usable)
-        filled = self._filled(clue, rng)
+        told = kind == "description" and self._told_before(p)
+        never: tuple[str, ...] = ()
+        if told:  # no "is one of which the ...", no "is one that was born in ..."
+            never = ("of", "that") if is_person(self._other(p)) else ("of",)
+        filled = self._filled(clue, rng, never)
         if (
             kind == "name"
             and p.before.endswith(f"the {spoken(self._other(p))} ")
@@ -229,14 +254,16 @@ class Realiser:
             p = p._replace(before=p.before.removesuffix(f"the {spoken(self._other(p))} "))  # no "the lake Lake Chad"
         if kind == "name" and re.search(rf"\bthe (?:{re.escape(spoken(self._other(p)))} )?$", p.before):
             filled = filled.removeprefix("the ")  # no "the the Netherlands"
-        if kind == "description" and self._told_before(p):  # "whose nationality is that of Ann Lo"
+        if told:  # "whose nationality is that of Ann Lo"
             noun = re.escape(spoken(self._other(p)))
             filled = re.sub(rf"^(?:a|an|the) {noun} of (?!which )", "that of ", filled)
             filled = re.sub(rf"^(?:a|an) {noun} ", "one ", filled)  # "whose artist is one who ..."
+            if len(inner(clue).clues) == 1:  # type: ignore[union-attr]
+                filled = re.sub(r"^one (?:(?:that|which|who) is )?(?=(?:in|from|on) )", "", filled)  # "is in Verlo"
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
-    def _filled(self, clue: Clue | Named, rng: random.Random) -> str:
+    def _filled(self, clue: Clue | Named, rng: random.Random, never: tuple[str, ...] = ()) -> str:
         if isinstance(clue, Named):
             return clue.initial
         target = clue.target
@@ -251,7 +278,7 @@ class Realiser:
         noun = spoken(term.type)
         if not term.clues:
             return f"some {noun}"
-        clauses, sole = self._joined(term.clues, term.type, rng), self._sole(term.clues)
+        clauses, sole = self._joined(term.clues, term.type, rng, never), self._sole(term.clues)
         if sole and not isinstance(target, Than) and (role := _ROLE.match(clauses)):
             # "the writer of The Ash Quay", not "the person who is the writer of it"
             return f"the {clauses[role.end() :]}"
@@ -379,8 +406,12 @@ class Realiser:
             readings += [x for x in self.find(where, bare) if x not in readings]
         if p.kind in ("description", "same") and not r.literal:
             readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
-            if p.kind == "description" and slot.startswith("one ") and self._told_before(p):
-                readings += self._described(type_, f"the {spoken(type_)} {slot[4:]}", "the", last)
+            if p.kind == "description" and self._told_before(p):
+                noun = f"the {spoken(type_)} "
+                if slot.startswith("one "):
+                    readings += self._described(type_, noun + slot[4:], "the", last)
+                elif re.match("(?:in|from|on) ", slot):
+                    readings += self._described(type_, f"{noun}{Words.of(type_).that} is {slot}", "the", last)
         if p.kind == "same":
             back = (Clue(relation=r.name, forward=False, target=t) for t in readings)
             return [_clue(p, Node(type=r.range, clues=(c,))) for c in back]
@@ -405,7 +436,15 @@ class Realiser:
 
 def _begins(p: Phrase) -> str:
     """The word with which a clause begins; "" for "of Y", beside which no other clause reads well."""
-    return "" if p.before == "of " else p.before.split(" ")[0]
+    return "" if p.before == "of " or p.kind == "none" and p.before.startswith("of no ") else p.before.split(" ")[0]
+
+
+def _fits(name: str, p: Phrase) -> bool:
+    """Whether a phrase suits a bare word: "whose occupation is pilot", not "with pilot as their occupation"; "on the south
+    coast", not "with south as its coast" (and not "on the Amber Coast coast")."""
+    if p.after.removeprefix(" ") in SIDES or p.after.removeprefix(" as its ") in SIDES or _ON_SIDE.search(p.before):
+        return (_POINT.fullmatch(name) is not None) == p.before.endswith(" on the ")
+    return not (p.after.startswith(" as their ") and name[:1].islower())
 
 
 def _stopped(text: str) -> str:
@@ -419,9 +458,10 @@ def _unstopped(text: str) -> tuple[str, ...]:
 
 
 def with_article(name: str, type_: str) -> str:
-    """A name as English says it: the Netherlands, the Isle of Man, the University of Verlo. Only of countries, schools
-    and their like: "United" may be a band."""
+    """A name as English says it: the Netherlands, the Isle of Man, the University of Verlo, the Coast Line. Only of
+    countries, schools and their like: "United" may be a band."""
     the = (type_ in _LANDS and _THE.search(name)) or (type_ in _BODIES and _BODY.match(name))
+    the = the or (type_.split("_")[-1] == "line" and re.fullmatch(r"(?:\w+ )+[Ll]ine", name))
     return f"the {name}" if the else name
 
 

@@ -13,6 +13,8 @@ from pyarrow import ipc
 
 from flows.cli import main
 from synth.knowledge.ingest import build
+from synth.knowledge.kb import Relation
+from synth.knowledge.rows import Reading, Row
 from synth.knowledge.sources import read_source
 from synth.knowledge.words import label_of, singular, thing_of, unit_of, wording
 from tasks.knowledge import bases
@@ -146,6 +148,64 @@ def test_labels_and_things():
     assert wording("created_at", "x", "date")["label"] == "creation date"
     assert wording("isOpen", "shop", "string", flag=True)["label"] == "open status"
     assert wording("city", "shop", "city", single=True)["inverse"] == "a {domain} in {y}"
+    assert wording("first lit", "tower", "year")["label"] == "year of first lighting"
+    assert wording("last_updated", "page", "date")["label"] == "date of last update"
+
+
+PHRASES = {  # (column, domain, range) -> the subject given the object, the object given the subject
+    ("country", "author", "country"): ("an author from Y", "the country that Y is from"),
+    ("city", "author", "string"): ("an author from Y", "the city of Y"),
+    ("country", "bridge", "country"): ("a bridge in Y", "the country that Y is in"),
+    ("valley", "hut", "valley"): ("a hut in Y", "the valley that Y is in"),
+    ("room", "painting", "room"): ("a painting in Y", "the room that Y is in"),
+    ("room", "author", "room"): ("the author whose room is Y", "the room of Y"),
+    ("birth place", "author", "town"): ("an author who was born in Y", "the birthplace of Y"),
+    ("birthplace", "horse", "town"): ("the horse whose birthplace is Y", "the birthplace of Y"),
+    ("next stop", "stop", "stop"): ("the stop whose next stop is Y", "the next stop after Y"),
+    ("previous", "stop", "stop"): ("the stop whose previous stop is Y", "the previous stop before Y"),
+    ("next rival", "club", "team"): ("the club whose next rival is Y", "the next rival of Y"),
+    ("line", "station", "line"): ("a station on Y", "the line of Y"),
+    ("line", "author", "line"): ("the author whose line is Y", "the line of Y"),
+}
+
+
+@pytest.mark.parametrize("column, domain, range", PHRASES)
+def test_columns_that_have_a_phrase_of_their_own(column, domain, range):
+    r = Relation(name="r", domain=domain, range=range, **wording(column, domain, range, single=True))
+    assert (r.ask_back("Y"), r.ask("Y")) == PHRASES[column, domain, range]
+
+
+def test_triples_are_worded_as_columns_are():
+    said = {
+        "birth_place": ("architect", "town", "Ann was born in Olm."),
+        "country": ("town", "country", "Olm is in Vesta."),
+        "next_station": ("station", "station", "The next station after East is West."),
+        "made_in": ("film", "country", "The made in of Fog is Vesta."),
+    }
+    names = {"architect": "Ann", "town": "Olm", "station": "East", "film": "Fog"}
+    rows = []
+    for relation, (a, b, _) in said.items():
+        y = {"country": "Vesta", "station": "West"}.get(b, "Olm")
+        rows.append(
+            Row(subject=names[a], relation=relation, object=y, subject_type=a, object_type=b, source="s", span="s")
+        )
+    kb = build([Reading(rows=rows)]).kb
+    for relation, (a, b, text) in said.items():
+        y = {"country": "Vesta", "station": "West"}.get(b, "Olm")
+        assert kb.relations[relation].sentence(names[a], [y]) == text
+    stated = build([Reading(rows=rows)], edited={"country": {"label": "land"}}).kb.relations["country"]
+    assert stated.ask_back("Y") == "the town whose land is Y"  # what a person says stands
+
+
+def test_the_years_of_a_last_date(tmp_path):
+    (tmp_path / "t.csv").write_text(
+        "tower,Last restored\n" + "".join(f"Tower {a},19{i + 10}-05-0{i + 1}\n" for i, a in enumerate("ABCDEF"))
+    )
+    relations = build([read_source(tmp_path / "t.csv", "csv_records", name="t", type="tower")]).kb.relations
+    assert [relations[r].label for r in ("Last restored", "Last restored_year")] == [
+        "date of last restoration",
+        "year of last restoration",
+    ]
 
 
 def test_units_in_heads_dates_with_dots_and_places(tmp_path):

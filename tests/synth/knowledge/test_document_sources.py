@@ -588,3 +588,21 @@ def test_the_factbook_asks_for_no_text_that_is_no_answer():
     assert len(texts) > 40
     wrong = [t for t in texts if re.search(r"@|https?:|\d+ km|million|;|, .*, |\w{4,}/", t) and not unclean(t)]
     assert not wrong, wrong
+
+
+def test_keys_that_have_a_phrase_of_their_own(tmp_path):
+    pages = {
+        "Ann Lo": ("person", "Birthplace: [Olm](Olm.md)"),
+        "Bo Ro": ("person", "Birthplace: [Olm](Olm.md)"),
+        "Olm": ("town", "Country: [Vesta](Vesta.md)\nFerry to: [Ask](Ask.md)"),
+        "Ask": ("town", "Country: [Vesta](Vesta.md)\nFerry to: [Olm](Olm.md)"),
+        "Vesta": ("country", "Area: 12 sq km"),
+    }
+    for name, (type_, lines) in pages.items():
+        (tmp_path / f"{name}.md").write_text(f"---\ntype: {type_}\n---\n# {name}\n\n{lines}\n")
+    relations = build([read_source(tmp_path, "documents", name="docs")]).kb.relations
+    assert {r.name: r.ask_back("Y") for r in relations.values() if not r.literal} == {
+        "birthplace": "a person who was born in Y",
+        "country": "a town in Y",
+        "ferry_to": "a town with a ferry to Y",
+    }

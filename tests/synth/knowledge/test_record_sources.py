@@ -62,6 +62,29 @@ def test_foreign_keys_are_relations_between_entities(shop):
     assert built.kb.relations["list_album"].sentence("Hits", ["First"]) == "Hits includes the album First."
 
 
+@pytest.mark.parametrize(
+    "table, said",
+    {
+        "loans": "a member who borrowed Fog",
+        "HomeRental": "a member who rented Fog",
+        "items": "a member who has Fog",
+    }.items(),
+)
+def test_what_people_did_is_the_name_of_the_table(tmp_path, table, said):
+    script = "CREATE TABLE members (id INTEGER PRIMARY KEY, name TEXT);\n"
+    script += "CREATE TABLE books (id INTEGER PRIMARY KEY, title TEXT);\n"
+    script += f"CREATE TABLE {table} (m INTEGER REFERENCES members(id), b INTEGER REFERENCES books(id));\n"
+    script += "INSERT INTO members VALUES (1, 'Ann'), (2, 'Bo');\nINSERT INTO books VALUES (1, 'Fog'), (2, 'Sea');\n"
+    script += f"INSERT INTO {table} VALUES (1, 1), (2, 1), (2, 2);\n"
+    (tmp_path / "x.sql").write_text(script)
+    built = build([read_source(tmp_path / "x.sql", "sqlite_tables", name="x.sql")])
+    (link,) = (r for r in built.kb.relations.values() if r.domain == "member" and r.range == "book")
+    assert link.ask_back("Fog") == said
+    assert link.ask("Ann") == (
+        "a book that Ann has" if table == "items" else f"a book that was {said.split()[3]} by Ann"
+    )
+
+
 def test_a_database_file_reads_as_its_script_does_and_stays_as_it_was(shop, tmp_path):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as connection:
