@@ -115,6 +115,7 @@ def grow(args: argparse.Namespace) -> int:
     from tasks.core.errors import UserError
     from tasks.knowledge import knowledge
     from tasks.problems import grow
+    from tasks.runtime.progress import Progress
 
     phrases = yaml.safe_load(args.phrases.read_text(encoding="utf-8")) if args.phrases else {}
     wanted = grow.cells({"train": args.n - args.n // 5, "test": args.n // 5}, args.depths)
@@ -130,9 +131,18 @@ def grow(args: argparse.Namespace) -> int:
     quotas, ranges = _quotas(args.quota), knowledge.ranges_at(args.kb)
     ends: dict = {}
     aside = grow.left_out(args.kb, only)
-    accepted, quarantined = grow.grow(
-        args.kb, wanted, workers=args.workers, quotas=quotas, ranges=ranges, ends=ends, aside=aside, **knobs
-    )
+    with Progress(sum(wanted.values()), "accepted") as bar:
+        accepted, quarantined = grow.grow(
+            args.kb,
+            wanted,
+            workers=args.workers,
+            quotas=quotas,
+            ranges=ranges,
+            ends=ends,
+            on_accept=bar.update,
+            aside=aside,
+            **knobs,
+        )
     if not accepted:
         raise UserError(
             f"no question passed the gates ({grow.tables.counts(quarantined)}): the knowledge base is too sparse, or says of no relation that it is "

@@ -489,6 +489,7 @@ def fuzzy_tree(
     tally: Tally | None = None,
     pairs: Callable[[Split, int], Sequence[tuple[str, str]]] | None = None,
     ends: dict[tuple[Split, int], End] | None = None,
+    on_accept: Callable[[], object] = lambda: None,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Up to counts[split, depth] questions of every cell, and what was quarantined on the way: "duplicate" for the same
     structure again, "near_duplicate" for four fifths of the runs of three words of an accepted question, "over_quota" for
@@ -502,9 +503,9 @@ def fuzzy_tree(
     share are made last (`indexes`).
 
     `run` maps `make` over the indexes of a cell in order, perhaps in other processes: it decides the time, never the
-    result. `ends` is given how each cell ended.
+    result. `ends` is given how each cell ended; `on_accept` is called for each question that is accepted.
     """
-    questions = _Questions(tally or Tally({}))
+    questions = _Questions(tally or Tally({}), on_accept)
     for (split, deep), wanted in counts.items():
         cell = pairs(split, deep) if pairs else ()
         end = questions.fill((split, deep), wanted, tries * wanted, partial(_made, make, run, split, deep), cell)
@@ -516,8 +517,8 @@ def fuzzy_tree(
 class _Questions:
     """What `fuzzy_tree` accepted and quarantined so far."""
 
-    def __init__(self, tally: Tally) -> None:
-        self.tally = tally
+    def __init__(self, tally: Tally, on_accept: Callable[[], object]) -> None:
+        self.tally, self._on_accept = tally, on_accept
         self.accepted: list[Problem] = []
         self.quarantined: list[Quarantined] = []
         self._structures: dict[str, Problem] = {}
@@ -609,6 +610,7 @@ class _Questions:
         self._alike.add(item.question)
         self.tally.add(item)
         self.accepted.append(item)
+        self._on_accept()
 
 
 def _made(

@@ -170,19 +170,21 @@ def grow(
     finished: Finished | None = None,
     imap: Callable[..., Iterator[Any]] | None = None,
     ends: dict[tuple[Split, int], End] | None = None,
+    on_accept: Callable[[], object] = lambda: None,
     **knobs: Any,
 ) -> tuple[list[Problem], list[Quarantined]]:
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
     `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines; those that it knows are
-    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`: of `fuzzy_tree`.
+    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`, `on_accept`: of
+    `fuzzy_tree`.
     """
     try:
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
-    make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally, ends=ends)
+    make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally, ends=ends, on_accept=on_accept)
     if imap is not None:
         run = away(imap, maker, folder, knobs, finished)
         return make_tree(_make, run=run, pairs=lambda split, depth: next(run(_pairs, [split], [depth])))

@@ -27,6 +27,7 @@ class Progress(Generic[T]):
         self.total = work if isinstance(work, int) else len(work) if isinstance(work, Sized) else None
         self.label, self.done, self.shown = label, 0, ""
         self.begin = self.drawn = time.monotonic()
+        self.first: tuple[float, int] | None = None  # when something was done first, and how much
         quiet = bool(os.environ.get("ESPALIER_QUIET"))
         self.plain = not quiet and not sys.stderr.isatty()
         self.bar = None if quiet or self.plain else _bar(harmless(label), self.total)
@@ -48,6 +49,8 @@ class Progress(Generic[T]):
     def update(self, n: int = 1, **shown: Any) -> None:
         """`n` more are done; `shown` are values to print beside the bar."""
         self.done += n
+        if self.first is None and self.done:
+            self.first = time.monotonic(), self.done
         if shown:
             self.shown = "  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in shown.items())
         if time.monotonic() - self.drawn >= (TERMINAL_EVERY if self.bar else LOG_EVERY):
@@ -65,6 +68,13 @@ class Progress(Generic[T]):
             self.bar.stop()
             self.bar = None
 
+    def _left(self) -> str:
+        """By the rate since something was done first: what came before was to get ready, or done by an earlier run."""
+        if not (self.total and self.first and self.done > self.first[1]):
+            return ""
+        begin, before = self.first
+        return f", {(self.drawn - begin) / (self.done - before) * (self.total - self.done):.0f} s left"
+
     def _draw(self) -> None:
         self.drawn = time.monotonic()
         if self.bar:
@@ -72,9 +82,7 @@ class Progress(Generic[T]):
         elif self.plain:
             count = f"{self.done}/{self.total}" if self.total else str(self.done)
             values = f"  {self.shown}" if self.shown else ""
-            took = self.drawn - self.begin
-            left = f", {took / self.done * (self.total - self.done):.0f} s left" if self.total and self.done else ""
-            line = f"{self.label}  {count}  {took:.0f} s{left}{values}"
+            line = f"{self.label}  {count}  {self.drawn - self.begin:.0f} s{self._left()}{values}"
             print(harmless(line), file=own(sys.stderr), flush=True)
 
 

@@ -7,8 +7,9 @@ clue."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from synth.knowledge.compact import CompactKB
 from synth.questions.entity_tree import EntityTrees, each_question
@@ -21,6 +22,7 @@ from tasks.knowledge.search_tool import Search
 from tasks.planning.pieces import Place
 from tasks.planning.settings import Quotas
 from tasks.problems import grow as fuzzy_trees
+from tasks.runtime.progress import Progress
 from tasks.runtime.ray_tasks import mapping
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
@@ -79,6 +81,7 @@ def questions(
         raise UserError(f"questions: hops = {hops} must be shares of 1, 2, 3, ... hops, not negative and not all zero")
     kb, search = knowledge.kb(stage, CompactKB), knowledge.search(stage, k=search_top_k)
     wanted = cells({"train": n_train, "valid": n_valid, "test": n_test}, hops)
+    trees_wanted = n_tree_train + n_tree_valid + n_tree_test
     knobs = {
         "seed": stage.seed,
         "two_clues": two_clues,
@@ -91,6 +94,7 @@ def questions(
     finished, grown = (stage.finished(name, Problem, Quarantined) for name in ("questions", "trees"))
     with (
         mapping(stage, ray) as imap,
+        stage.progress(sum(wanted.values()) + trees_wanted, "accepted") as bar,
         tables.Writer(stage.out / "problems.parquet", Problem) as accepted,
         tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside,
     ):
@@ -111,8 +115,8 @@ def questions(
         else:
             trees = EntityTrees(kb, search, **knobs)
             items = each_question(lambda s, hops, i: finished(f"{s}/{hops}/{i}", lambda: trees(s, hops, i)), wanted)
-        write(map(chains.seen, items))
-        if n_tree_train + n_tree_valid + n_tree_test:
+        write(map(chains.seen, _counted(items, bar)))
+        if trees_wanted:
             sought = fuzzy_trees.cells({"train": n_tree_train, "valid": n_tree_valid, "test": n_tree_test}, depths)
             ranges = knowledge.ranges_at(base)
             ends: dict[tuple[Split, int], End] = {}
@@ -125,6 +129,7 @@ def questions(
                 workers=workers,
                 quotas=quotas,
                 finished=grown,
+                on_accept=bar.update,
                 imap=imap if ray else None,
                 seed=stage.seed,
                 levels=levels,
@@ -189,6 +194,13 @@ def cells(sizes: dict[Split, int], shares: Sequence[float]) -> dict[tuple[Split,
         for i in range(len(shares))
         if (n := round(size * edges[i + 1]) - round(size * edges[i]))
     }
+
+
+def _counted(items: Iterable[Problem | Quarantined], bar: Progress[Any]) -> Iterator[Problem | Quarantined]:
+    """The items, the accepted of them counted."""
+    for x in items:
+        bar.update(isinstance(x, Problem))
+        yield x
 
 
 class _Chains:

@@ -120,7 +120,10 @@ def reward(
         )
     judge = RewardRows(Renderer(tokenizer), scorer, max_length, device, tokens_per_microbatch)
     scalars = columns("reward", sides["train"], columns_of(loss)) if columns_of(loss) else {}
-    train, valid = (SpilledRows(judge.each(sides[side], of)) for side, of in (("train", scalars), ("valid", {})))
+    train, valid = (
+        SpilledRows(judge.each(stage.progress(sides[side], f"{side} tokens"), of))
+        for side, of in (("train", scalars), ("valid", {}))
+    )
     too_long(stage, len(sides["train"]) - len(train) // 2, len(sides["train"]), "pairs", max_length)
     if not train:
         raise UserError(

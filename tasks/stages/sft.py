@@ -153,7 +153,11 @@ def sft(
         policy, tokenizer = load_model(model, dtype=dtype, device=first_on(lora, device), longest=max_length)
         renderer = Renderer(tokenizer)
     else:
-        tellable = (told(i, 0)[0] for i in range(len(kept_demos))) if made_up_names else (d.messages for d in demos)
+        tellable = (
+            (told(i, 0)[0] for i in range(len(kept_demos)))
+            if made_up_names
+            else (d.messages for d in stage.progress(demos, "vocabulary"))
+        )
         tokenizer = train_tokenizer(_corpus(stage, tellable), vocab_size)
         renderer = Renderer(tokenizer)
         policy = new_model(
@@ -205,7 +209,7 @@ def sft(
     with mapping(stage, ray) as imap:
         rows = TokenRows(
             stage.work / "tokens" / str(world.rank),
-            demos,
+            stage.progress(demos, "tokens"),
             renderer,
             origins=origins,
             seed=stage.seed,

@@ -194,7 +194,19 @@ def test_progress_is_quiet_in_a_log_unless_it_lasts(capsys, monkeypatch):
     with Progress(4, "steps") as bar:
         bar.update(2, loss=0.51234)
     assert "2/4" in (stderr := capsys.readouterr().err) and "loss 0.5123" in stderr and "\r" not in stderr
-    assert " s left" in stderr
+    assert " s left" not in stderr
+
+
+def test_time_left_counts_from_the_first_that_is_done(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tasks.runtime.progress.time.monotonic", lambda: now[0])
+    bar = Progress(110, "steps")
+    now[0] = 600.0  # ten minutes to get ready, and what an earlier run did
+    bar.update(50)
+    assert "50/110  600 s" in (stderr := capsys.readouterr().err) and "left" not in stderr
+    now[0] = 620.0
+    bar.update(10)
+    assert "60/110  620 s, 100 s left" in capsys.readouterr().err
 
 
 def test_a_folder_in_the_place_of_our_lock_is_put_aside(root, capsys):
