@@ -85,6 +85,13 @@ def test_the_values_of_all_relations_are_looked_at_once(base, monkeypatch, tmp_p
     assert len(calls) == 1 and "left out" not in capsys.readouterr().out
 
 
+def test_growing_shows_how_many_are_accepted(base, monkeypatch, tmp_path, capsys) -> None:
+    monkeypatch.setattr("tasks.runtime.progress.LOG_EVERY", 0.0)
+    assert main(["questions", "grow", "--kb", str(base), "--out", str(tmp_path / "q"), "--n", "20"]) == 0
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("accepted  ")]
+    assert [x.split("  ")[1] for x in lines[:20]] == [f"{i}/20" for i in range(1, 21)]
+
+
 def test_quotas_that_are_full_are_on_the_card_and_processes_change_nothing(base, capsys, tmp_path) -> None:
     """More questions than a block, of few relations: what is full is handed to processes and to finished rows alike."""
     quotas = ("--quota", "relation=0.2", "--quota", "shape=0.2")
