@@ -93,7 +93,9 @@ def faults(text: str) -> list[str]:
     ):
         if _plural(m[1]) and not m[0].startswith("one of"):
             out.append(f"one of many: {m[0]!r}")
-    for m in re.finditer(r"\b(?:whose|[Ii]ts|[Tt]heir|\w's|which the|whom the) ([a-z]+(?: [a-z]+)*?) (is|are)\b", text):
+    for m in re.finditer(
+        r"\b(?:(?<!one of )whose|[Ii]ts|[Tt]heir|\w's|which the|whom the) ([a-z]+(?: [a-z]+)*?) (is|are)\b", text
+    ):
         head = re.split(r" (?:of|in|per|by)\b", m[1])[0].split()[-1]
         if (m[2] == "are") != _plural(head):
             out.append(f"number: {m[0]!r}")

@@ -279,6 +279,7 @@ def _around_term(base: str, owned: re.Match[str] | None, single: bool, w: Words)
     else:
         of = f"one of the {label}" if several else indefinite(label)
         clauses += [f"{w.which} has {SLOT} as {one}"]
+        clauses += [f"one of whose {label} is {SLOT}"] if several else []
         owner = w.other_subject[:1].lower() + w.other_subject[1:]
         sentences += [f"{of[:1].upper()}{of[1:]} of {owner} is {SLOT}", f"{w.other_subject} has {SLOT} as {one}"]
     return _Said(clauses, sentences)

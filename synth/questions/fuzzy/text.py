@@ -89,7 +89,7 @@ _THE = re.compile(
     r"^(?:UAE|UK|US|USA|EU)$"
 )
 _STARTS = re.compile(
-    r"(?:, | and )(?=(?:of|that|which|who|whose|with|without|where|in which|of which|for which|for whom) )"
+    r"(?:, | and )(?=(?:of|that|which|who|whose|one of whose|with|without|where|in which|of which|for which|for whom) )"
 )
 
 
@@ -257,7 +257,7 @@ class Realiser:
         if told:  # "whose nationality is that of Ann Lo"
             noun = re.escape(spoken(self._other(p)))
             filled = re.sub(rf"^(?:a|an|the) {noun} of (?!which )", "that of ", filled)
-            filled = re.sub(rf"^(?:a|an) {noun} ", "one ", filled)  # "whose artist is one who ..."
+            filled = re.sub(rf"^(?:a|an) {noun} (?!one of )", "one ", filled)  # "whose artist is one who ..."
             if len(inner(clue).clues) == 1:  # type: ignore[union-attr]
                 filled = re.sub(r"^one (?:(?:that|which|who) is )?(?=(?:in|from|on) )", "", filled)  # "is in Verlo"
         text = p.before + filled + p.after
@@ -440,11 +440,12 @@ def _begins(p: Phrase) -> str:
 
 
 def _fits(name: str, p: Phrase) -> bool:
-    """Whether a phrase suits a bare word: "whose occupation is pilot", not "with pilot as their occupation"; "on the south
-    coast", not "with south as its coast" (and not "on the Amber Coast coast")."""
+    """Whether a phrase suits a name or a bare word: "whose occupation is pilot", not "with pilot as their occupation"; "on
+    the south coast", not "with south as its coast" (and not "on the Amber Coast coast"); "has radio as one of its
+    services", not "one of whose services is radio", which is for descriptions."""
     if p.after.removeprefix(" ") in SIDES or p.after.removeprefix(" as its ") in SIDES or _ON_SIDE.search(p.before):
         return (_POINT.fullmatch(name) is not None) == p.before.endswith(" on the ")
-    return not (p.after.startswith(" as their ") and name[:1].islower())
+    return not (p.after.startswith(" as their ") and name[:1].islower() or p.before.startswith("one of whose "))
 
 
 def _stopped(text: str) -> str:

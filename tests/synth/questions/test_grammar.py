@@ -330,6 +330,28 @@ def test_a_thing_told_before_is_short(type_, place, inverse, said, never):
     assert any(said in t for t in texts) and not any(never in t for t in texts), texts
 
 
+def test_one_of_several_is_followed_by_its_description():
+    """ "One of whose partners is a country whose ...", not "has a country whose ... as one of its partners"."""
+    partners = Relation(name="partners", domain="country", range="country", label="partners")
+    capital = Relation(name="capital", domain="country", range="city", label="capital", functional=True)
+    node = Node(type="country", clues=(Clue(relation="capital", forward=True, target="city:Rye"),))
+    node = Node(type="country", clues=(Clue(relation="partners", forward=True, target=node),))
+    texts = written(partners, Clue(relation="partners", forward=True, target=node), capital)
+    assert any("one of whose partners is a country one of whose partners is a country " in t for t in texts), texts
+    assert any("One of the partners of this country is a country one of whose partners is " in t for t in texts), texts
+    assert not [t for t in texts if "as one of" in t]
+    named = written(partners, Clue(relation="partners", forward=True, target="country:Rye"))
+    assert any("has Rye as one of its partners" in t for t in named) and not [t for t in named if "whose" in t]
+
+    find = lambda t, name: [f"{t}:{name}"]  # noqa: E731
+    realiser = Realiser([partners, capital], lambda x: x.partition(":")[2], find)
+    clues = (Named(initial="A", words=0), Clue(relation="partners", forward=True, target=node))
+    pattern = Pattern(relation="capital", forward=True, root=Node(type="country", clues=clues))
+    texts = {realiser.write(pattern, random.Random(i)) for i in range(40)}
+    assert any(" and one of whose partners is a country " in t for t in texts), texts
+    assert not [t for t in texts if canonical(pattern) not in map(canonical, realiser.read(t))]
+
+
 def test_an_author_wrote_a_book():
     author = Relation(name="author", domain="book", range="author", label="author", functional=True)
     age = Relation(name="age", domain="author", range="number", label="age", functional=True)
