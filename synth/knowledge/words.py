@@ -135,8 +135,9 @@ PEOPLE = frozenset(  # types that are a "who"
 
 
 def is_person(type_: str) -> bool:
-    """Whether a type is a "who": a club member is a member."""
-    return re.split(r"[_ ]", type_)[-1] in PEOPLE
+    """Whether a type is a "who": a club member is a member, and so is a member of parliament."""
+    words = re.split(r"[_ ]", type_)
+    return words[-1] in PEOPLE or words[1:2] == ["of"] and words[0] in PEOPLE | {"head", "chief"}
 
 
 EVENTS = {

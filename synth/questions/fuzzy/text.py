@@ -260,6 +260,9 @@ class Realiser:
             filled = re.sub(rf"^(?:a|an) {noun} (?!one of )", "one ", filled)  # "whose artist is one who ..."
             if len(inner(clue).clues) == 1:  # type: ignore[union-attr]
                 filled = re.sub(r"^one (?:(?:that|which|who) is )?(?=(?:in|from|on) )", "", filled)  # "is in Verlo"
+                filled = re.sub(
+                    r"^one (?:that|which|who) is (?=one of the )", "", filled
+                )  # not "is one that is one of"
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -408,9 +411,9 @@ class Realiser:
             readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
             if p.kind == "description" and self._told_before(p):
                 noun = f"the {spoken(type_)} "
-                if slot.startswith("one "):
+                if slot.startswith("one ") and not slot.startswith("one of the "):
                     readings += self._described(type_, noun + slot[4:], "the", last)
-                elif re.match("(?:in|from|on) ", slot):
+                elif re.match("(?:in|from|on|one of the) ", slot):
                     readings += self._described(type_, f"{noun}{Words.of(type_).that} is {slot}", "the", last)
         if p.kind == "same":
             back = (Clue(relation=r.name, forward=False, target=t) for t in readings)

@@ -340,6 +340,10 @@ def test_one_of_several_is_followed_by_its_description():
     assert any("one of whose partners is a country one of whose partners is a country " in t for t in texts), texts
     assert any("One of the partners of this country is a country one of whose partners is " in t for t in texts), texts
     assert not [t for t in texts if "as one of" in t]
+    back = Node(type="country", clues=(Clue(relation="partners", forward=False, target="country:Rye"),))
+    texts = written(partners, Clue(relation="partners", forward=True, target=back))
+    assert any("country is one of the partners of Rye" in t for t in texts)
+    assert not [t for t in texts if re.search("is one (?:that|which) is one of", t)]
     named = written(partners, Clue(relation="partners", forward=True, target="country:Rye"))
     assert any("has Rye as one of its partners" in t for t in named) and not [t for t in named if "whose" in t]
 
