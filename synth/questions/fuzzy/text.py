@@ -177,7 +177,7 @@ class Realiser:
         range_ = self.relations[relation].range
         what, np = (
             "Who is"
-            if is_person(range_)
+            if is_person(self.relations[relation].label if range_ == "string" else range_)
             else "Which is"
             if _HAVING.match(before)
             else "What are"

@@ -398,6 +398,18 @@ def test_a_thing_that_has_another_is_asked_for_by_which():
     assert not [t for t in texts if canonical(pattern) not in map(canonical, realiser.read(t))]
 
 
+@pytest.mark.parametrize("label, asked", [("head of government", "Who is"), ("highest point", "What is")])
+def test_a_text_that_is_somebody_is_asked_for_by_who(label, asked):
+    r = Relation(name="r", domain="country", range="string", label=label, functional=True)
+    realiser = Realiser([r], lambda x: x, lambda t, name: [name])
+    pattern = Pattern(relation="r", forward=True, root=Node(type="country", clues=(Named(initial="A", words=0),)))
+    texts = {realiser.write(pattern, random.Random(i)) for i in range(40)}
+    assert {t.split(f" the {label}")[0].split(". ")[-1] for t in texts if "Can you" not in t and t.endswith("?")} == {
+        asked
+    }
+    assert not [t for t in texts if canonical(pattern) not in map(canonical, realiser.read(t))]
+
+
 @pytest.mark.parametrize(
     "name, type_, said",
     [
