@@ -15,7 +15,7 @@ import re
 import tempfile
 import unicodedata
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from itertools import islice, pairwise
@@ -40,7 +40,7 @@ _CHUNK = 65_536  # texts whose words are looked through together
 _BLOCK = 1 << 21  # places of words that are sorted together
 _COMMON = 256  # a word in so many texts is common
 _KNOWN = 65_536  # words whose numbers are kept once they were asked for
-_FEW = 20_000  # of so few texts all are scored: that costs less than to look where words are rare
+_FEW = 20_000  # so few texts are all scored, which costs less than to look where words are rare; their words have a dictionary
 
 
 def words(text: str) -> list[str]:
@@ -231,7 +231,7 @@ class Ranking:
         """vocabulary: the words, sorted, or the folder of `save`, from which they are read when the first is asked for."""
         self._index, self._given, self._n = index, vocabulary, n
         self._top = lru_cache(maxsize=cache)(self._rank)
-        self._number = lru_cache(maxsize=_KNOWN)(lambda word: self._vocabulary.find(word))
+        self._number = lru_cache(maxsize=_KNOWN)(lambda word: self._find(word))
         self._known_most: dict[int, float] = {}
 
     @cached_property
@@ -245,6 +245,14 @@ class Ranking:
         if words["n"] != self._n:
             raise ValueError(f"{_WORDS} is of {words['n']} texts and the scores are of {self._n}")
         return ArrowTexts.of(words["words"])
+
+    @cached_property
+    def _find(self) -> Callable[[str], int]:
+        """The number of a word, -1 for one that is absent: from a dictionary where there are few texts."""
+        if self._n > _FEW:
+            return self._vocabulary.find
+        numbers = {word: i for i, word in enumerate(self._vocabulary)}
+        return lambda word: numbers.get(word, -1)
 
     @staticmethod
     def of(texts: Iterable[str], folder: Path | None = None, *, cache: int = 65536) -> Ranking:
