@@ -22,7 +22,7 @@ from synth.knowledge.kb import KB, LITERALS, Entity, Fact, Relation
 from synth.knowledge.names import Same, resolve
 from synth.knowledge.rows import Reading, Row, quarantine
 from synth.knowledge.text import tidy
-from synth.knowledge.words import counted_things, counted_words, located, one_word, phrased
+from synth.knowledge.words import counted_things, counted_words, key_words, one_word
 from synth.types import Quarantined
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def infer(name: str, rows: Sequence[Row], stated: Mapping[str, object], subjects
     domain = str(stated.get("domain") or _most([r.subject_type for r in rows if r.subject_type]) or THING)
     range_ = str(stated.get("range") or _most([r.object_type for r in rows if r.object_type]) or kind)
     unsaid = range_ not in LITERALS and not stated.keys() & {"label", "passage", "forward", "inverse"}
-    own = (phrased(label, domain, range_) or located(label, domain, range_)) if unsaid else {}
+    own = key_words(label, domain, range_) if unsaid else {}
     guess = {
         "domain": domain,
         "range": range_,

@@ -400,8 +400,11 @@ def phrased(label: str, domain: str, range: str) -> dict[str, str]:
     return tied(label, domain, range) if range != "string" else {}
 
 
-def located(label: str, domain: str, range: str) -> dict[str, str]:
-    """The words of the place in which something lies: "a station in {y}"; none for what may lie nowhere, as a film."""
+def key_words(label: str, domain: str, range: str) -> dict[str, str]:
+    """The words of a document's key or of a triple: those of `phrased`, and of the place in which something lies, "a station in
+    {y}"; none for what may lie nowhere, as a film."""
+    if words := phrased(label, domain, range):
+        return words
     if label not in _PLACES or label != range or domain.split("_")[-1] not in SITES:
         return {}
     return {"label": label, "passage": "{x} is in {y}.", "inverse": f"{article('{domain}', domain)} in {{y}}"}

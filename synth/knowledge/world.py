@@ -88,7 +88,7 @@ RELATIONS = (
 
 def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> list[str]:
     """`n` different names in random order, none in `avoid`: of two syllables where these suffice, else of three, else of four,
-    which make 12 million.
+    of which there are nearly 13 million.
 
     Raises ValueError where four do not suffice either.
     """
@@ -107,7 +107,8 @@ def names(rng: random.Random, n: int, *, avoid: Collection[str] = ()) -> list[st
 
 
 def _of_four(number: int) -> str:
-    """The name of four syllables with this number; none has two, as no syllable can be split otherwise."""
+    """The name of four syllables with this number. No two numbers have the same name: a name is split into syllables in one
+    way only."""
     tail = []
     for _ in range(3):
         number, i = divmod(number, len(LAST))

@@ -39,9 +39,8 @@ from synth.knowledge.words import (
     singular,
     counted_words,
     event_of,
-    located,
+    key_words,
     measured,
-    phrased,
     relation_name,
     wording,
 )
@@ -440,7 +439,7 @@ def _settle(
     if kind != "number":
         label = _phrase(reading, some[0], label, domain, keys, "" if range_ in ranges.values() else range_)
     if some[0].kind == "pair" and range_ not in ("number", "year", "date"):
-        words = phrased(label, domain, range_) or located(label, domain, range_)
+        words = key_words(label, domain, range_)
     reading.schema[relation] = {"domain": domain, "label": label, "range": range_, **words}
     if some[0].kind != "pair" and some[0].key in TEMPLATES:
         reading.schema[relation] |= template_words(some[0].key, domain, range_)

@@ -229,15 +229,11 @@ def _clause(noun: str, type_: str, w: Words, definite: bool) -> str:
 
 
 def _of(clause: str, noun: str, w: Words, deed: str) -> _Said:
-    """The paraphrases of "of Y": "It is the capital of Y", "This author wrote Y", "It is the subject of a loan"."""
-    if deed:
-        return _Said(
-            [clause, f"{w.that} {deed} {SLOT}", f"{w.which} {deed} {SLOT}"],
-            [f"{w.subject} {deed} {SLOT}", f"{w.other_subject} {deed} {SLOT}"],
-        )
+    """The paraphrases of "of Y": "It is the capital of Y", or by a deed: "This author wrote Y", "It is the subject of Y"."""
+    does = deed or f"is {noun} of"
+    subjects = (w.subject, w.other_subject) if deed else (w.subject,)
     return _Said(
-        [clause, f"{w.that} is {noun} of {SLOT}", f"{w.which} is {noun} of {SLOT}"],
-        [f"{w.subject} is {noun} of {SLOT}"],
+        [clause, f"{w.that} {does} {SLOT}", f"{w.which} {does} {SLOT}"], [f"{x} {does} {SLOT}" for x in subjects]
     )
 
 

@@ -72,6 +72,7 @@ _WHO = re.compile(
 _HAVING = re.compile(r"the [\w ]+ with an? ")  # "the island with a ferry from {x}": "Which is the island ..."
 _POINT = re.compile(r"(?i)(?:north|south)?-?(?:north|east|south|west)(?:ern)?")
 _ON_SIDE = re.compile(rf" (?:{'|'.join(sorted(SIDES))}) is $")
+_PLACED = "(?:in|from|on|one of the) "  # what may stand behind "is" without "one that is"
 _ROLE = re.compile(r"(?:that|which|who) is the ")
 _LANDS = frozenset({"country", "state", "territory", "region", "subregion"})
 _BODIES = frozenset(
@@ -259,10 +260,7 @@ class Realiser:
             filled = re.sub(rf"^(?:a|an|the) {noun} of (?!which )", "that of ", filled)
             filled = re.sub(rf"^(?:a|an) {noun} (?!one of )", "one ", filled)  # "whose artist is one who ..."
             if len(inner(clue).clues) == 1:  # type: ignore[union-attr]
-                filled = re.sub(r"^one (?:(?:that|which|who) is )?(?=(?:in|from|on) )", "", filled)  # "is in Verlo"
-                filled = re.sub(
-                    r"^one (?:that|which|who) is (?=one of the )", "", filled
-                )  # not "is one that is one of"
+                filled = re.sub(rf"^one (?:(?:that|which|who) is )?(?={_PLACED})", "", filled)  # "is in Verlo"
         text = p.before + filled + p.after
         return text[:1].upper() + text[1:] if sentence else text
 
@@ -411,10 +409,10 @@ class Realiser:
             readings += self._described(type_, slot, indefinite(spoken(type_)).split()[0], last)
             if p.kind == "description" and self._told_before(p):
                 noun = f"the {spoken(type_)} "
-                if slot.startswith("one ") and not slot.startswith("one of the "):
-                    readings += self._described(type_, noun + slot[4:], "the", last)
-                elif re.match("(?:in|from|on|one of the) ", slot):
+                if re.match(_PLACED, slot):
                     readings += self._described(type_, f"{noun}{Words.of(type_).that} is {slot}", "the", last)
+                elif slot.startswith("one "):
+                    readings += self._described(type_, noun + slot[4:], "the", last)
         if p.kind == "same":
             back = (Clue(relation=r.name, forward=False, target=t) for t in readings)
             return [_clue(p, Node(type=r.range, clues=(c,))) for c in back]
