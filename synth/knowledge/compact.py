@@ -8,6 +8,7 @@ source. (`synth.knowledge.postings` has the same facts in an order of its own.)
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -22,7 +23,7 @@ from synth.knowledge.orders import inverse
 
 _SOME = 65_536  # texts that become a part of a column together
 _KEPT = 16_384  # objects that are kept
-_AT_ONCE = 64  # facts of a thing that are looked at together
+_NONE = memoryview(b"")
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ class CompactKB(KB):
         self._literal = _Places(self._literals, len(self._literals), self._literals.__getitem__)
         del literals
         self._subject, self._relation, self._value = (np.frombuffer(c, c.typecode) for c in columns)
+        self._subject_of, self._value_of = memoryview(self._subject), memoryview(self._value)  # for one at a time
         self._by_subject = _Ends(self._subject, self._relation, n)
         self._by_value = _Ends(self._value, self._relation, n + len(self._literals))
         self.facts: Mapping[str, Fact] = _Facts(self)  # type: ignore[assignment]
@@ -64,14 +66,15 @@ class CompactKB(KB):
     def _refuse_several(self, ends: _Ends, flag: str) -> None:
         for name, r in self.relations.items():
             if getattr(r, flag) and (key := ends.twice(self._number[name])) is not None:
-                self._refuse(self._text_of(key), name, [self.fact(i) for i in ends.of(key, self._number[name])], flag)
+                facts = ends.of(key, self._number[name]).tolist()
+                self._refuse(self._text_of(key), name, list(map(self.fact, facts)), flag)
 
     def _fact(self, i: int) -> Fact:
         """The fact with a number, in the order of the input."""
-        value = int(self._value[i])
+        value = self._value_of[i]
         return Fact(
             id=self._ids[i],
-            subject=self._text_of(int(self._subject[i])),
+            subject=self._text_of(self._subject_of[i]),
             relation=self._names[self._relation[i]],
             **{"object" if value < len(self._things) else "literal": self._text_of(value)},
         )
@@ -87,16 +90,19 @@ class CompactKB(KB):
         i = self._literal.find(value)
         return i + len(self._things) if i >= 0 else -1
 
-    def _facts(self, value: str, relation: str, forward: bool) -> Iterator[int]:
+    def _facts(self, value: str, relation: str, forward: bool) -> memoryview:
         """The numbers of the facts of a subject, or of those with a value."""
         r = self.relations.get(relation)
-        if r is not None and (i := self._numbered(value, r.literal and not forward)) >= 0:
-            yield from (self._by_subject if forward else self._by_value).of(i, self._number[relation])
+        if r is None or (i := self._numbered(value, r.literal and not forward)) < 0:
+            return _NONE
+        return (self._by_subject if forward else self._by_value).of(i, self._number[relation])
 
     def ends(self, value: str, relation: str, forward: bool) -> Iterator[str]:
-        other = self._value if forward else self._subject
-        for i in self._facts(value, relation, forward):
-            yield self._text_of(int(other[i]))
+        other = self._value_of if forward else self._subject_of
+        return (self._text_of(other[i]) for i in self._facts(value, relation, forward))
+
+    def n_ends(self, value: str, relation: str, forward: bool) -> int:
+        return len(self._facts(value, relation, forward))
 
     def forward(self, subject: str, relation: str) -> tuple[str, ...]:
         return tuple(self.ends(subject, relation, True))
@@ -105,15 +111,15 @@ class CompactKB(KB):
         return tuple(self.ends(value, relation, False))
 
     def facts_of(self, subject: str, relation: str) -> tuple[Fact, ...]:
-        return tuple(map(self.fact, self._facts(subject, relation, True)))
+        return tuple(map(self.fact, self._facts(subject, relation, True).tolist()))
 
     def facts_to(self, relation: str, value: str) -> tuple[Fact, ...]:
-        return tuple(map(self.fact, self._facts(value, relation, False)))
+        return tuple(map(self.fact, self._facts(value, relation, False).tolist()))
 
     def touching(self, entity: str) -> Iterator[Fact]:
         i = self._things.place(entity)
-        both = [ends.all(i) for ends in (self._by_subject, self._by_value)] if i >= 0 else []
-        return map(self.fact, np.unique(np.concatenate(both)).tolist() if both else ())
+        both = (ends.all(i).tolist() for ends in (self._by_subject, self._by_value) if i >= 0)
+        return map(self.fact, sorted({*chain.from_iterable(both)}))
 
     def called(self, type: str, name: str) -> list[str]:
         return [self._things.ids[i] for i in self._called.all((type, name))]
@@ -252,23 +258,23 @@ class _Ends:
     """Facts by their subjects, or by their values, and by their relations: of each in the order of the input."""
 
     def __init__(self, keys: np.ndarray, relations: np.ndarray, n: int) -> None:
-        self._order = np.lexsort((relations, keys)).astype(np.int32)
-        self._relations = relations[self._order]
-        self._starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int32)
+        order = np.lexsort((relations, keys)).astype(np.int32)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int32)
+        # a thing has few facts: Python finds them in less time than numpy takes to begin
+        self._order, self._relations, self._starts = map(memoryview, (order, relations[order], starts))
 
-    def all(self, key: int) -> np.ndarray:
+    def all(self, key: int) -> memoryview:
         return self._order[self._starts[key] : self._starts[key + 1]]
 
-    def of(self, key: int, relation: int) -> Iterator[int]:
-        first, last = int(self._starts[key]), int(self._starts[key + 1])
-        some = self._relations[first:last]
-        first, last = first + int(some.searchsorted(relation)), first + int(some.searchsorted(relation, "right"))
-        for at in range(first, last, _AT_ONCE):
-            yield from self._order[at : min(last, at + _AT_ONCE)].tolist()
+    def of(self, key: int, relation: int) -> memoryview:
+        last = self._starts[key + 1]
+        first = bisect_left(self._relations, relation, self._starts[key], last)
+        return self._order[first : bisect_right(self._relations, relation, first, last)]
 
     def twice(self, relation: int) -> int | None:
         """A key that has several facts of a relation, if there is one."""
-        keys = np.repeat(np.arange(len(self._starts) - 1), np.diff(self._starts))[self._relations == relation]
+        starts = np.asarray(self._starts)
+        keys = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[np.asarray(self._relations) == relation]
         again = keys[1:][keys[1:] == keys[:-1]]
         return int(again[0]) if len(again) else None
 

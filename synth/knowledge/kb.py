@@ -228,6 +228,11 @@ class KB:
             return (f.value for f in self._forward.get((value, relation), ()))
         return (f.subject for f in self._backward.get((relation, value), ()))
 
+    def n_ends(self, value: str, relation: str, forward: bool) -> int:
+        """How many `ends` gives."""
+        facts = self._forward.get((value, relation), ()) if forward else self._backward.get((relation, value), ())
+        return len(facts)
+
     def facts_of(self, subject: str, relation: str) -> tuple[Fact, ...]:
         """The facts behind `forward`."""
         return tuple(self._forward.get((subject, relation), ()))

@@ -39,7 +39,7 @@ class Reader:
         return Reader(
             kb.relations.values(),
             lambda type_, text: bool(kb.called(type_, text)),
-            lambda relation, text: any(True for _ in kb.ends(text, relation, False)),
+            lambda relation, text: kb.n_ends(text, relation, False) > 0,
         )
 
     def read(self, relation: str, text: str, known: str, back: bool) -> list[str]:

@@ -46,7 +46,7 @@ from synth.questions.pattern import (
 )
 from synth.questions.prove import Prover
 from synth.questions.wording import Wording
-from synth.types import Demonstration, Problem, Quarantined, Split, seed_for, split_of
+from synth.types import Problem, Quarantined, Split, seed_for, split_of
 from synth.verify.exact import normalise
 
 
@@ -182,13 +182,11 @@ class EntityTrees:
         path = {root, fact.value if forward else fact.subject}
         return self.grower.describable(root, hops - 1, avoid={fact.id}, path=path)
 
-    def clues(self, relation: str, forward: bool, root: str, hops: int, rng: random.Random) -> Node | None:
-        """A description of the root in hops - 1 searches that uses neither the asked fact nor the answer; None if there
-        is none."""
-        fact = self._asked(relation, forward, root)
-        return self.grower.describe(
-            root, hops - 1, rng, avoid={fact.id}, path={root, fact.value if forward else fact.subject}
-        )
+    def clues(self, fact: Fact, forward: bool, hops: int, rng: random.Random) -> Node | None:
+        """A description of the root of the asked fact in hops - 1 searches that uses neither the fact nor the answer; None if
+        there is none."""
+        root, answer = (fact.subject, fact.value) if forward else (fact.value, fact.subject)
+        return self.grower.describe(root, hops - 1, rng, avoid={fact.id}, path={root, answer})
 
     def _asked(self, relation: str, forward: bool, root: str) -> Fact:
         return (self.kb.facts_of(root, relation) if forward else self.kb.facts_to(relation, root))[0]
@@ -207,16 +205,19 @@ class EntityTrees:
         rng = random.Random(seed_for(self.seed, "questions", f"hops {hops}", split, index))
         fact = self._asked(relation, forward, root)
         answer = fact.value if forward else fact.subject
-        term = root if hops == 1 else self.clues(relation, forward, root, hops, rng)
+        term = root if hops == 1 else self.clues(fact, forward, hops, rng)
         assert term is not None, f"{root} had a description of {hops - 1} searches when the cell was opened"
         pattern = Pattern(relation=relation, forward=forward, root=term)
         text = self.wording.question(pattern, rng)
-        failed = self.refute(pattern, answer, text, split, hops)
-        if failed is not None:
-            return Quarantined(
-                id=f"{split}/{hops}/{index}", stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}"
-            )
-        return self.problem(pattern, answer, text, split, hops, lineage={"seed": self.seed, "index": index})
+        failed = self.refute(pattern, answer, text, split)
+        if failed is None:
+            problem = self.problem(pattern, answer, text, split, hops, lineage={"seed": self.seed, "index": index})
+            failed = self.unanswered(problem, hops)
+            if failed is None:
+                return problem
+        return Quarantined(
+            id=f"{split}/{hops}/{index}", stage="questions", reason=failed[0], evidence=f"{text} | {failed[1]}"
+        )
 
     def problem(
         self, pattern: Pattern, answer: str, text: str, split: Split, hops: int, *, lineage: Mapping[str, object]
@@ -246,8 +247,8 @@ class EntityTrees:
 
     # ---- checking
 
-    def refute(self, pattern: Pattern, answer: str, text: str, split: Split, hops: int) -> tuple[str, str] | None:
-        """None if the question is acceptable, else the reason code of the first failed check, with the evidence."""
+    def refute(self, pattern: Pattern, answer: str, text: str, split: Split) -> tuple[str, str] | None:
+        """None if the question is right as it stands, else the reason code of the first failed check, with the evidence."""
         hidden = {x for node in nodes(pattern.root) for x in extension(self.kb, node)}
         sealed = sorted(
             x
@@ -282,12 +283,14 @@ class EntityTrees:
         read = self.wording.read(text)
         if [canonical(p) for p in read] != [canonical(pattern)]:
             return "roundtrip_mismatch", f"the text reads as {[to_json(p) for p in read]}"
-        played = self.oracle.play(self.problem(pattern, answer, text, split, hops, lineage={}), self.search)
-        if isinstance(played, Demonstration) and played.calls == hops:
-            return None
-        return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}" if isinstance(
-            played, Demonstration
-        ) else played.evidence
+        return None
+
+    def unanswered(self, problem: Problem, hops: int) -> tuple[str, str] | None:
+        """As `refute`: None if an oracle answers the problem in as many searches as it has hops."""
+        played = self.oracle.play(problem, self.search)
+        if isinstance(played, Quarantined):
+            return "not_answerable", played.evidence
+        return None if played.calls == hops else ("not_answerable", f"the oracle needs {played.calls} searches, not {hops}")
 
     def _names(self, value: str) -> list[str]:
         entity = self.kb.entities.get(value)

@@ -12,6 +12,7 @@ from synth.questions.pattern import Clue, Node
 from synth.questions.wording import Wording
 
 MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
+_KEPT = 4096  # entities whose clues, and clues whose candidates, are kept
 
 
 class Grower:
@@ -26,16 +27,20 @@ class Grower:
 
     def __init__(self, kb: KB, wording: Wording, *, two_clues: float, closed_world: bool) -> None:
         self.kb, self.wording, self.two_clues, self.closed_world = kb, wording, two_clues, closed_world
-        self._ways = lru_cache(maxsize=4096)(self._ways_of)
+        # what a root was found describable by, it is described by next
+        self._ways = lru_cache(maxsize=_KEPT)(self._ways_of)
+        self._candidates = lru_cache(maxsize=_KEPT)(self._candidates_of)
 
-    def _ways_of(self, entity: str) -> dict[tuple[str, bool], list[Fact]]:
-        """(relation, direction) -> the facts about an entity, in the order of the knowledge base."""
-        ways: dict[tuple[str, bool], list[Fact]] = {}
+    def _ways_of(self, entity: str) -> dict[tuple[str, bool], list[tuple[Clue, Fact]]]:
+        """(relation, direction) -> the clues about an entity and their facts, in the order of the knowledge base."""
+        ways: dict[tuple[str, bool], list[tuple[Clue, Fact]]] = {}
         for f in self.kb.touching(entity):
             if f.subject == entity and f.relation not in self.wording.symmetric:
-                ways.setdefault((f.relation, True), []).append(f)
+                clue = Clue(relation=f.relation, forward=True, target=f.value)
+                ways.setdefault((f.relation, True), []).append((clue, f))
             if f.object == entity:
-                ways.setdefault((f.relation, False), []).append(f)
+                clue = Clue(relation=f.relation, forward=False, target=f.subject)
+                ways.setdefault((f.relation, False), []).append((clue, f))
         return ways
 
     def describe(
@@ -66,8 +71,9 @@ class Grower:
 
     def describable(self, entity: str, searches: int, *, avoid: set[str], path: set[str]) -> bool:
         """Whether `describe` gives a node, in whatever order it goes through the clues."""
-        clues = list(self._clues(entity, avoid, path))
-        for clue, fact in clues:
+        clues = []
+        for clue, fact in self._clues(entity, avoid, path):
+            clues.append(clue)
             if not self._alone(clue):
                 continue
             if searches == 1:
@@ -77,22 +83,19 @@ class Grower:
                 other, searches - 1, avoid=avoid | {fact.id}, path=path | {other}
             ):
                 return True
-        return searches == 2 and self.two_clues > 0 and self._pair(entity, [c for c, _ in clues]) is not None
+        return searches == 2 and self.two_clues > 0 and self._pair(entity, clues) is not None
 
     def _clues(
         self, entity: str, avoid: set[str], path: set[str], rng: random.Random | None = None
     ) -> Iterator[tuple[Clue, Fact]]:
         """The clues about an entity and their facts; in the order that `rng` draws."""
-        all_facts = self._ways(entity)
-        ways = list(all_facts)
+        ways = list(self._ways(entity).values())
         if rng is not None:
             rng.shuffle(ways)  # a way = relation and direction: each is as likely, however many facts it has
-        for relation, forward in ways:
-            facts = all_facts[relation, forward]
-            for f in facts if rng is None else rng.sample(facts, len(facts)):
-                other = f.value if forward else f.subject
-                if f.id not in avoid and other not in path:
-                    yield Clue(relation=relation, forward=forward, target=other), f
+        for facts in ways:
+            for clue, f in facts if rng is None else rng.sample(facts, len(facts)):
+                if f.id not in avoid and clue.target not in path:
+                    yield clue, f
 
     def sound(self, clue: Clue) -> bool:
         """Whether the KB vouches that no entity beyond those listed satisfies a clue."""
@@ -110,14 +113,14 @@ class Grower:
             return other
         return None
 
-    def _candidates(self, clue: Clue) -> set[str]:
+    def _candidates_of(self, clue: Clue) -> frozenset[str]:
         """What satisfies a clue, or MOST_CANDIDATES + 1 of more: a year has as many people as the world is large."""
         found: set[str] = set()
         for x in self.kb.ends(clue.target, clue.relation, not clue.forward):  # type: ignore[arg-type]
             found.add(x)
             if len(found) > MOST_CANDIDATES:
                 break
-        return found
+        return frozenset(found)
 
     def _satisfies(self, entity: str, clue: Clue) -> bool:
         return any(x == clue.target for x in self.kb.ends(entity, clue.relation, clue.forward))

@@ -17,7 +17,7 @@ pattern by SQL, and the two share no code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,11 +101,6 @@ class Pattern:
     root: str | Node
 
 
-def follow(kb: KB, value: str, relation: str, forward: bool) -> tuple[str, ...]:
-    """What (value, relation, ?) or (?, relation, value) gives."""
-    return tuple(kb.forward(value, relation) if forward else kb.backward(relation, value))
-
-
 def exact(clue: Clue | Named) -> tuple[Clue, str | Node]:
     """A clue and the constant or node that it leads to. Raises ValueError for a fuzzy one."""
     if isinstance(clue, Named) or not isinstance(clue.target, str | Node):
@@ -120,18 +115,22 @@ def extension(kb: KB, term: str | Node) -> frozenset[str]:
     clue."""
     if isinstance(term, str):
         return frozenset({term})
-    sets = []
-    for clue in term.clues:
-        clue, target = exact(clue)
-        sets.append({x for value in extension(kb, target) for x in follow(kb, value, clue.relation, not clue.forward)})
-    entities = set.intersection(*sets) if sets else set(kb.entities)
+    ends = [(clue, extension(kb, target)) for clue, target in map(exact, term.clues)]
+    # The clue that fewest satisfy leads, and of these the others are asked: of one year there may be thousands.
+    ends.sort(key=lambda end: sum(kb.n_ends(value, end[0].relation, not end[0].forward) for value in end[1]))
+    entities: Iterable[str] = kb.entities
+    for i, (clue, values) in enumerate(ends):
+        if i == 0:
+            entities = {x for value in values for x in kb.ends(value, clue.relation, not clue.forward)}
+        else:
+            entities = {x for x in entities if any(y in values for y in kb.ends(x, clue.relation, clue.forward))}
     return frozenset(x for x in entities if x in kb.entities and kb.entities[x].type == term.type)
 
 
 def answers(kb: KB, pattern: Pattern) -> frozenset[str]:
     """The ids or literals that answer a pattern."""
     return frozenset(
-        x for value in extension(kb, pattern.root) for x in follow(kb, value, pattern.relation, pattern.forward)
+        x for value in extension(kb, pattern.root) for x in kb.ends(value, pattern.relation, pattern.forward)
     )
 
 

@@ -74,6 +74,7 @@ class Prover:
         )
         self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
         self._known_two = lru_cache(maxsize=4096)(self._two_answers)
+        self._is_entity = lru_cache(maxsize=4096)(self._has_entity)
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
         """The distinct answers, at most `limit` of them where it is not negative."""
@@ -209,9 +210,12 @@ class Prover:
 
     def _constant(self, value: str, column: str, values: list) -> str:
         values.append(value)
-        if self.connection.execute("SELECT 1 FROM entity WHERE id = ?", (value,)).fetchone():
+        if self._is_entity(value):
             return f"{column} IN (SELECT entity FROM called WHERE text = (SELECT text FROM called WHERE entity = ? AND main))"
         return f"{column.replace('.object', '.literal')} = ?"
+
+    def _has_entity(self, id: str) -> bool:
+        return self.connection.execute("SELECT 1 FROM entity WHERE id = ?", (id,)).fetchone() is not None
 
     def _test(self, clue: Clue | Named, x: str, depth: int, values: list) -> str:
         """The condition that entity row `x` satisfies a clue."""

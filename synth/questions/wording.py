@@ -198,7 +198,7 @@ class Wording:
 
     def _constants(self, relation: str, back: bool, name: str) -> list[str]:
         if back and self.kb.relations[relation].literal:
-            return [name] if self.kb.backward(relation, name) else []
+            return [name] if self.kb.n_ends(name, relation, False) else []
         return self.kb.called(self.slot(relation, back), name)
 
     def _read_node(self, text: str, type: str) -> list[Node]:

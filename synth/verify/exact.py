@@ -40,6 +40,8 @@ _DATE, _TIME = (
     re.compile(r"([0-9]{1,2}):([0-9]{2})(?: ?([ap])\.?m\.?)?", re.I),
 )
 _WHOLE, _ROW = re.compile(r"-?[1-9][0-9]{3,40}"), re.compile(r"-?[0-9]+(?: -?[0-9]+)+")
+_BESIDE = re.compile(r"[&#*'-]|[.,:/][0-9]")  # signs of ASCII whose meaning the letters beside them decide
+_SPACED = {i: " " for i in range(128) if unicodedata.category(chr(i)).startswith("P") and chr(i) not in _KEPT}
 _GROUPED = re.compile(r"-?[0-9]{1,3}(?:([, ])[0-9]{3})(?:\1[0-9]{3})*")
 
 
@@ -52,6 +54,8 @@ def normalise(text: str) -> str:
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).translate(_DASHES)
     else:
         text = text.lower()
+        if not _BESIDE.search(text):
+            return _bare(text.translate(_SPACED))
     out = []
     for before, here, after in zip(" " + text, text, (text + " ")[1:], strict=False):
         if here in _APOSTROPHES:
@@ -67,7 +71,12 @@ def normalise(text: str) -> str:
             out.append(here if sign else " ")
         else:
             out.append(here)
-    words = "".join(out).split()
+    return _bare("".join(out))
+
+
+def _bare(text: str) -> str:
+    """Its words without an article before them."""
+    words = text.split()
     return " ".join(words[1:] if len(words) > 1 and words[0] in _ARTICLES else words)
 
 

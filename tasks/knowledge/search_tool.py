@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from synth.knowledge.compact import Columns
 from synth.knowledge.documents import harmless
 from synth.knowledge.kb import Passage
 from synth.search.bm25 import Ranking, words
@@ -43,6 +44,8 @@ class Search:
         if k < 1:
             raise ValueError(f"the search tool was asked for k = {k} passages per query: k must be at least 1")
         self.passages = passages
+        # of columns, the others are not read for it
+        self._text = passages.column("text").__getitem__ if isinstance(passages, Columns) else lambda i: passages[i].text
         self.k = k
         self._pages = pages or (lambda: own_pages(self.passages))
         self._embed, self._follow = embed, follow
@@ -57,7 +60,7 @@ class Search:
         return (f"{p.title} {p.text}" for p in self.passages)
 
     def __call__(self, query: str) -> str:
-        return harmless("\n".join(p.text for p in self.hits(query))) or NOTHING
+        return harmless("\n".join(map(self._text, self._ranking.top(query, self.k)))) or NOTHING
 
     def hits(self, query: str) -> list[Passage]:
         """The k best passages, best first; empty where no word of the query occurs anywhere."""

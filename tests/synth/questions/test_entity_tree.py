@@ -333,13 +333,11 @@ def judge(
 ) -> str | None:
     fact = trees.kb.facts[p.lineage["facts"][-1]]
     right = fact.value if pattern_of(p).forward else fact.subject
-    failed = trees.refute(
-        pattern or pattern_of(p),
-        answer or right,
-        text or p.question,
-        split or p.split,
-        hops or int(p.difficulty["hops"]),
-    )
+    asked, split, text, answer = pattern or pattern_of(p), split or p.split, text or p.question, answer or right
+    failed = trees.refute(asked, answer, text, split)
+    if failed is None:
+        hops = hops or int(p.difficulty["hops"])
+        failed = trees.unanswered(trees.problem(asked, answer, text, split, hops, lineage={}), hops)
     return failed and failed[0]
 
 
