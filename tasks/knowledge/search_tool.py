@@ -45,7 +45,9 @@ class Search:
             raise ValueError(f"the search tool was asked for k = {k} passages per query: k must be at least 1")
         self.passages = passages
         # of columns, the others are not read for it
-        self._text = passages.column("text").__getitem__ if isinstance(passages, Columns) else lambda i: passages[i].text
+        self._text = (
+            passages.column("text").__getitem__ if isinstance(passages, Columns) else lambda i: passages[i].text
+        )
         self.k = k
         self._pages = pages or (lambda: own_pages(self.passages))
         self._embed, self._follow = embed, follow

@@ -4,13 +4,11 @@ sampled and proved again."""
 from __future__ import annotations
 
 import json
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from synth.questions.fuzzy.graph import Graph
 from synth.questions.fuzzy.lexicon import Lexicon
 from synth.questions.fuzzy_tree import FuzzyTrees, chosen, either_way, fuzzy_tree, realiser_of, worded
 from synth.questions.publish import OURS, Publisher
-from synth.questions.quotas import End, Full, Tally, diversity
+from synth.questions.quotas import End, Tally, diversity
 from synth.questions.unasked import unasked
 from synth.types import Problem, Quarantined, Sampling, Split, digest, from_row
 from tasks.core.errors import UserError
@@ -34,11 +32,13 @@ from tasks.knowledge.search_tool import Search
 from tasks.knowledge.stored import Stored
 from tasks.planning.settings import Quotas
 from tasks.runtime import ray_tasks
+from tasks.runtime.processes import processes
 from tasks.storage import tables
 from tasks.storage.finished import Finished, joined
 from training.rollout.endpoint import Endpoint, Estimate
 
 Cells = Mapping[tuple[Split, int], int]  # (split, depth) -> questions wanted
+_AT_ONCE = 8  # fuzzy trees that a process makes at once: of a block of 64 each has some
 SHORTCUT_K = 10  # passages returned by the single search that must not answer a question
 
 
@@ -99,22 +99,6 @@ def left_out(folder: Path, only: Sequence[str] = ()) -> dict[str, str]:
     return unasked(Stored(folder).postings if Stored.there(folder) else Postings.of(knowledge.kb_at(folder)))
 
 
-_here: Any  # FuzzyTrees, of a worker
-
-
-def _start(folder: Path, knobs: dict[str, Any]) -> None:
-    global _here
-    _here = maker(folder, **knobs)
-
-
-def _make(split: Split, depth: int, index: int, *full: Full) -> Problem | Quarantined | None:
-    return _here(split, depth, index, *full)
-
-
-def _pairs(split: Split, depth: int) -> Sequence[tuple[str, str]]:
-    return _here.pairs(split, depth)
-
-
 def chains(folder: Path, *, k: int, **knobs: Any) -> EntityTrees:
     """The entity-tree questions of the knowledge base in a folder. k: passages of a search; `knobs`: of EntityTrees."""
     return EntityTrees(knowledge.kb_at(folder, CompactKB), knowledge.load(folder / "passages.parquet", k=k), **knobs)
@@ -126,37 +110,22 @@ def away(
     folder: Path,
     knobs: Mapping[str, Any],
     finished: Finished | None = None,
+    ask: Callable[..., Any] | None = None,
+    most: int = ray_tasks.EACH,
 ) -> Callable[..., Iterator[Any]]:
-    """A `map` of makers of items over other machines, in order. build(folder, **knobs) makes them there, once in a process, and is
-    called with the lists' values in the place of what is mapped; imap: of the pool (tasks/runtime/ray_tasks.py); finished: as of
-    `grow`."""
+    """A `map` of makers of items over other processes, in order. build(folder, **knobs) makes them there, once in a process, and is
+    called, or `ask` of it, with the lists' values in the place of what is mapped; imap: of these processes (`ray_tasks.mapping`);
+    finished: as of `grow`; most: items that one of them makes at once."""
 
-    def run(make: Callable, *lists: Iterable) -> Iterator[Any]:
+    def run(_: Callable | None, *lists: Iterable) -> Iterator[Any]:
         keys, of = zip(*lists, strict=True), (build, folder, dict(knobs))
-        if make is _pairs:
-            return ray_tasks.away(imap, _built, of, keys, ask=FuzzyTrees.pairs)
-        return ray_tasks.away(imap, _built, of, keys, finished)
+        return ray_tasks.away(imap, _built, of, keys, finished, ask, most)
 
     return run
 
 
 def _built(build: Callable[..., Any], folder: Path, knobs: dict[str, Any]) -> Any:
     return build(folder, **knobs)
-
-
-@contextmanager
-def _runner(folder: Path, knobs: dict[str, Any], workers: int) -> Iterator[Callable[..., Iterable]]:
-    """A `map` over other processes that keeps order and works only a little ahead."""
-    with multiprocessing.get_context("spawn").Pool(workers, _start, (folder, knobs)) as pool:
-
-        def run(make: Callable, *lists: Sequence) -> Iterator:
-            keys = zip(*lists, strict=True)
-            while some := list(islice(keys, 32 * workers)):
-                yield from pool.starmap(make, some, chunksize=8)
-
-        yield run
-        pool.close()
-        pool.join()
 
 
 def grow(
@@ -176,8 +145,8 @@ def grow(
     """Questions of the knowledge base in a folder, and the quarantined ones. The result is the same for any number of
     workers.
 
-    `finished` stores items by key, if a single process makes them or `imap` does, of a pool of other machines; those that it knows are
-    not made again. `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`, `on_accept`: of
+    `finished` stores items by key, and those that it knows are not made again. `imap`: of other processes, which then make them
+    (`workers` asks for so many on this machine). `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`, `on_accept`: of
     `fuzzy_tree`.
     """
     try:
@@ -185,12 +154,11 @@ def grow(
     except ValueError as error:
         raise UserError(str(error)) from error
     make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally, ends=ends, on_accept=on_accept)
-    if imap is not None:
-        run = away(imap, maker, folder, knobs, finished)
-        return make_tree(_make, run=run, pairs=lambda split, depth: next(run(_pairs, [split], [depth])))
-    if workers > 1:
-        with _runner(folder, knobs, workers) as run:
-            return make_tree(_make, run=run, pairs=lambda split, depth: next(iter(run(_pairs, [split], [depth]))))
+    with nullcontext(imap) if imap is not None or workers == 1 else processes(workers) as others:
+        if others is not None:
+            run = away(others, maker, folder, knobs, finished, most=_AT_ONCE)
+            pairs = away(others, maker, folder, knobs, ask=FuzzyTrees.pairs)
+            return make_tree(None, run=run, pairs=lambda split, depth: next(pairs(None, [split], [depth])))
     trees = maker(folder, **knobs)
     if finished is None:
         return make_tree(trees, pairs=trees.pairs)

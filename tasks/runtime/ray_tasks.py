@@ -30,11 +30,12 @@ from synth.in_order import in_order
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
 from tasks.runtime.cluster import LOOK, MARGIN, Cluster, Project, check, enter, given, got
+from tasks.runtime.processes import processes
 from tasks.storage.finished import Finished, joined
 from training.rollout.players import CONTEXT, TRIES, Ended, Late
 
 LIMIT = 3600.0  # seconds until a job is done, the wait for a free CPU included
-EACH = 32  # most items of one job (`away`)
+EACH = 32  # items of one job (`away`), where nothing else is said
 MOST = 128  # jobs at a time: each has a pipe and a thread here
 A = TypeVar("A")
 B = TypeVar("B")
@@ -155,11 +156,12 @@ def answers(stage: Stage, address: str) -> None:
 
 
 @contextlib.contextmanager
-def mapping(stage: Stage, address: str) -> Iterator[Callable[..., Iterator[Any]]]:
-    """What maps a function over jobs of a stage: `map`, or that of the cluster of its knob `ray`. Raises UserError for a cluster that does
-    not take us in."""
+def mapping(stage: Stage, address: str, workers: int = 1) -> Iterator[Callable[..., Iterator[Any]]]:
+    """What maps a function over jobs of a stage: `map`, that of so many processes, or that of the cluster of its knob `ray`. Raises
+    UserError for a cluster that does not take us in."""
     if not address:
-        yield map
+        with processes(workers) if workers > 1 else contextlib.nullcontext(map) as imap:
+            yield imap
         return
     plan = Path("artifacts", "plan", f"{stage.name}.json")
     with tasks(address, f"{stage.name}.ray", stage.root, plan, stage.work / "ray.log") as pool:
@@ -173,19 +175,20 @@ def away(
     keys: Iterable[tuple[Any, ...]],
     finished: Finished | None = None,
     ask: Callable[..., Any] | None = None,
+    most: int = EACH,
 ) -> Iterator[Any]:
     """What `build(*of)` makes of each key, in order: built once in a process elsewhere, and called with the key, or `ask(built, *key)`.
-    imap: of the pool; finished: stores items by key, and those that it knows are not made again."""
+    imap: of the pool; finished: stores items by key, and those that it knows are not made again; most: items of one job."""
     there = lambda key: finished is not None and joined(key) in finished  # noqa: E731
     job = partial(_away, build, of, ask)
-    of_missing = lambda missing: chain.from_iterable(imap(job, _some(missing)))  # noqa: E731
+    of_missing = lambda missing: chain.from_iterable(imap(job, _some(missing, most)))  # noqa: E731
     for key, item in in_order(keys, there, of_missing):
         yield finished(joined(key), lambda item=item: item) if finished is not None else item
 
 
-def _some(keys: Iterator[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
+def _some(keys: Iterator[tuple[Any, ...]], most: int) -> Iterator[list[tuple[Any, ...]]]:
     """Few at first: what is made beyond what is wanted is thrown away."""
-    for n in chain((1 << i for i in range(EACH.bit_length() - 1)), repeat(EACH)):
+    for n in chain((1 << i for i in range(most.bit_length() - 1)), repeat(most)):
         if not (part := list(islice(keys, n))):
             return
         yield part

@@ -49,7 +49,7 @@ def questions(
     quotas: Quotas = Quotas(),
     only: list = [],  # noqa: B006
     phrases: dict = {},  # noqa: B006
-    workers: int = 1,
+    workers: Place() = 1,
     ray: Place() = "",
 ) -> None:
     """Grows questions, each with a proof.
@@ -73,7 +73,7 @@ def questions(
         quotas: how much of one kind the fuzzy trees of a split and depth hold
         only: relations that fuzzy trees may use; empty means all
         phrases: the user's own phrases for relations in fuzzy trees
-        workers: processes that make fuzzy trees; affects only the time
+        workers: processes that make the questions; affects only the time. Each reads the knowledge base for itself
         ray: address of a Ray cluster whose machines make the questions: HOST:PORT, or auto (docs/scaling.md); empty: this machine
             does
     """
@@ -93,7 +93,7 @@ def questions(
     fuzzy_card = {}
     finished, grown = (stage.finished(name, Problem, Quarantined) for name in ("questions", "trees"))
     with (
-        mapping(stage, ray) as imap,
+        mapping(stage, ray, workers) as imap,
         stage.progress(sum(wanted.values()) + trees_wanted, "accepted") as bar,
         tables.Writer(stage.out / "problems.parquet", Problem) as accepted,
         tables.Writer(stage.out / "quarantine.parquet", Quarantined) as aside,
@@ -109,7 +109,7 @@ def questions(
                     ids.add(x.id)
 
         base = stage.input("kb", "passages.parquet").parent
-        if ray:
+        if imap is not map:
             run = fuzzy_trees.away(imap, fuzzy_trees.chains, base, knobs | {"k": search_top_k}, finished)
             items = each_question(None, wanted, run=run)
         else:
@@ -126,11 +126,10 @@ def questions(
                 sought,
                 ranges=ranges,
                 ends=ends,
-                workers=workers,
                 quotas=quotas,
                 finished=grown,
                 on_accept=bar.update,
-                imap=imap if ray else None,
+                imap=None if imap is map else imap,
                 seed=stage.seed,
                 levels=levels,
                 closed_world=closed_world,

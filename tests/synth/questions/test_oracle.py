@@ -7,11 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bases import write_base
 from sealed import seal
 
 from synth.demonstrations.worked_answer import worked_answer
 from synth.families.countdown import countdown
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, passages
+from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
 from synth.knowledge.reading import Reader
 from synth.knowledge.world import world
 from synth.questions.entity_tree import EntityTrees, entity_tree
@@ -214,14 +215,7 @@ def test_worked_answers() -> None:
 
 def lay(root: Path, kb: KB) -> None:
     """The tables of the stages kb and problems, as these two stages read them."""
-    folder = root / "artifacts" / "kb"
-    for name, values, cls in (
-        ("entities", kb.entities, Entity),
-        ("relations", kb.relations, Relation),
-        ("facts", kb.facts, Fact),
-    ):
-        tables.write(folder / f"{name}.parquet", values.values(), cls)
-    tables.write(folder / "passages.parquet", passages(kb), Passage)
+    write_base(root / "artifacts" / "kb", kb)
     written = [p for split in ("train", "test") for i in range(12) if isinstance(p := countdown(0, split, i), Problem)]
     tables.write(root / "artifacts" / "problems" / "problems.parquet", written, Problem)
     seal(root)

@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from bases import write_base
 from sealed import seal
 
 from flows.cli import main
-from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.questions import fuzzy_tree
 from synth.types import Problem, Quarantined
@@ -25,13 +25,7 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 @pytest.fixture(scope="module")
 def base(tmp_path_factory) -> Path:
     folder, kb = tmp_path_factory.mktemp("kb"), world(countries=40, seed=4)
-    for name, values, cls in (
-        ("entities", kb.entities.values(), Entity),
-        ("relations", kb.relations.values(), Relation),
-        ("facts", kb.facts.values(), Fact),
-        ("passages", passages(kb), Passage),
-    ):
-        tables.write(folder / f"{name}.parquet", values, cls)
+    write_base(folder, kb)
     return folder
 
 

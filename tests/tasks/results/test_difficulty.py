@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bases import write_base
 from sealed import seal
 
 from flows.cli import main
 from synth.demonstrations.browsing import replays
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, passages
+from synth.knowledge.kb import KB, Fact, Relation, passages
 from synth.knowledge.world import world
 from synth.questions.fuzzy_tree import FuzzyTrees, fuzzy_tree
 from synth.search.index import build_index, pages_of_kb
@@ -41,14 +42,7 @@ def problems(kb: KB) -> list[Problem]:
 @pytest.fixture
 def root(tmp_path: Path, kb: KB, problems: list[Problem], monkeypatch) -> Path:
     """A project in which the stages kb, questions and problems have run."""
-    folder = tmp_path / "artifacts" / "kb"
-    for name, values, cls in (
-        ("entities", kb.entities, Entity),
-        ("relations", kb.relations, Relation),
-        ("facts", kb.facts, Fact),
-    ):
-        tables.write(folder / f"{name}.parquet", values.values(), cls)
-    tables.write(folder / "passages.parquet", passages(kb), Passage)
+    write_base(tmp_path / "artifacts" / "kb", kb)
     tables.write(tmp_path / "artifacts" / "questions" / "problems.parquet", problems, Problem)
     tables.write(tmp_path / "artifacts" / "problems" / "problems.parquet", [], Problem)
     seal(tmp_path)

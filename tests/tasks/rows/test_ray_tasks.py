@@ -12,6 +12,7 @@ import psutil
 import pytest
 import tiny
 import yaml
+from bases import write_base
 from ports import free_port
 from ray_cluster import ray_cluster
 from sealed import seal
@@ -20,7 +21,6 @@ from test_shards import chats
 
 from flows.cli import main
 from flows.cli._before import check
-from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.preferences.imported import Reader
 from synth.types import Demonstration, Message, PreferencePair, Problem, Quarantined
@@ -251,15 +251,7 @@ def test_a_cluster_is_asked_only_where_its_stage_has_something_to_do(tmp_path, m
 
 
 def test_questions_are_those_of_one_process(cluster, tmp_path, monkeypatch):
-    (tmp_path / "artifacts" / "kb").mkdir(parents=True)
-    kb = world(countries=25, seed=4)
-    for name, values, cls in (
-        ("entities", kb.entities.values(), Entity),
-        ("relations", kb.relations.values(), Relation),
-        ("facts", kb.facts.values(), Fact),
-        ("passages", passages(kb), Passage),
-    ):
-        tables.write(tmp_path / "artifacts" / "kb" / f"{name}.parquet", values, cls)
+    write_base(tmp_path / "artifacts" / "kb", world(countries=25, seed=4))
     seal(tmp_path)
     params = {"n_train": 12, "n_valid": 2, "n_test": 3, "n_tree_train": 3, "depths": [2], "levels": [1, 2]}
 

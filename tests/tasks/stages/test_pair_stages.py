@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bases import write_base
 from sealed import seal
 
 from synth.families.countdown import countdown
-from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.world import world
 from synth.preferences import cleaning
 from synth.preferences.cleaning import Judgement, out_of_fold, run_cleaners
@@ -53,14 +53,7 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Path, dict[
     kb, out = world(countries=12, seed=3), []
     for name in ("a", "b"):
         root = tmp_path_factory.mktemp(name)
-        folder = root / "artifacts" / "kb"
-        for table, values, cls in (
-            ("entities", kb.entities, Entity),
-            ("relations", kb.relations, Relation),
-            ("facts", kb.facts, Fact),
-        ):
-            tables.write(folder / f"{table}.parquet", values.values(), cls)
-        tables.write(folder / "passages.parquet", passages(kb), Passage)
+        write_base(root / "artifacts" / "kb", kb)
         seal(root)
         run(root, questions, n_train=80, n_valid=8, n_test=4)
         cards = {"problems": run(root, problems, families=FAMILIES, n_train=60, n_valid=8, n_test=8)}
