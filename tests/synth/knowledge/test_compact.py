@@ -71,6 +71,7 @@ def test_every_answer_is_that_of_objects_in_the_same_order() -> None:
             assert columns.facts_to(r, x) == tuple(bare(kb.facts_to(r, x)))
             for forward in (True, False):
                 assert list(columns.ends(x, r, forward)) == list(kb.ends(x, r, forward))
+                assert columns.n_ends(x, r, forward) == kb.n_ends(x, r, forward) == len(list(kb.ends(x, r, forward)))
     for r in [*kb.relations, "unheard"]:
         assert list(columns.pairs(r)) == list(kb.pairs(r)) and list(columns.listed(r)) == list(kb.listed(r))
         assert columns.mutual(r) == kb.mutual(r)

@@ -7,6 +7,7 @@ import re
 import sqlite3
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,75 @@ def touched(kb: KB, problem: Problem) -> set[str]:
     }
     hidden = {x for n in nodes(pattern.root) for x in extension(kb, n)}
     return (ends | hidden | set(constants(pattern.root))) & set(kb.entities)
+
+
+class Counted(KB):
+    """read: facts that were looked at one after the other."""
+
+    read = 0
+
+    def ends(self, *of):
+        for x in super().ends(*of):
+            self.read += 1
+            yield x
+
+    def forward(self, *of):
+        return tuple(self.ends(*of))
+
+    def backward(self, relation, value):
+        return tuple(self.ends(value, relation, False))
+
+
+def test_entities_are_those_of_all_postings(kb: KB) -> None:
+    def all_of(term: str | Node) -> set[str]:
+        if isinstance(term, str):
+            return {term}
+        ends = []
+        for c in term.clues:
+            values, facts = all_of(c.target), [f for f in kb.facts.values() if f.relation == c.relation]
+            ends.append(
+                {f.subject for f in facts if f.value in values}
+                if c.forward
+                else {f.value for f in facts if f.subject in values}
+            )
+        return {x for x in set.intersection(*ends) if x in kb.entities and kb.entities[x].type == term.type}
+
+    rng = random.Random(0)
+    for x in rng.sample(list(kb.entities.values()), 60):
+        about = [
+            Clue(relation=f.relation, forward=f.subject == x.id, target=f.value if f.subject == x.id else f.subject)
+            for f in kb.touching(x.id)
+        ]
+        for clues in combinations(rng.sample(about, min(4, len(about))), 2):
+            node = Node(type=x.type, clues=clues)
+            assert x.id in all_of(node) and extension(kb, node) == all_of(node)
+            for f in [*kb.touching(x.id)][:3]:
+                if f.object == x.id:
+                    outer = Node(
+                        type=kb.entities[f.subject].type, clues=(Clue(relation=f.relation, forward=True, target=node),)
+                    )
+                    assert extension(kb, outer) == all_of(outer) != set()
+
+
+def test_of_a_year_that_thousands_share_no_more_are_looked_at_than_of_another_clue() -> None:
+    small = world(countries=12, seed=2)
+    year, place = (next(f for f in small.facts.values() if f.relation == r) for r in ("born", "birthplace"))
+    people = [Entity.make("person", f"Twin {i}") for i in range(3000)]
+    born = [Fact.make(p.id, "born", literal=year.literal) for p in people]
+    kb = Counted([*small.entities.values(), *people], small.relations.values(), [*small.facts.values(), *born])
+    here = [f.subject for f in small.facts.values() if f.relation == "birthplace" and f.object == place.object]
+    clues = [
+        Clue(relation="born", forward=True, target=year.literal),
+        Clue(relation="birthplace", forward=True, target=place.object),
+    ]
+    for order in (clues, clues[::-1]):
+        kb.read = 0
+        found = extension(kb, Node(type="person", clues=tuple(order)))
+        assert found == {x for x in here if year.literal in small.forward(x, "born")} and kb.read <= 2 * len(here)
+    wording = Wording(kb)
+    kb.read = 0
+    text = f"Who is the person whose birth year is {year.literal}?"
+    assert len(wording.read(text)) == 1 and kb.read == 0
 
 
 @pytest.mark.parametrize("two_clues", [0.0, 1.0])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pkgutil
+import re
 import threading
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
 from importlib.util import find_spec
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -164,6 +166,17 @@ def test_exact_alias():
 def test_normalise_is_idempotent_up_to_articles(text):
     once = normalise(text)
     assert normalise("x " + once) == ("x " + once).strip()
+
+
+def test_plain_text_is_normalised_as_letter_by_letter(monkeypatch):
+    rng, signs = Random(0), "abcAZ019 .,:/?!()[]{}%$+<=>^`|~_;\"\\\t&#*'-@"
+    texts = ["".join(rng.choices(signs, k=rng.randrange(12))) for _ in range(20_000)]
+    texts += [a + b + c for a in signs for b in signs for c in "a1 "]
+    here = [normalise(t) for t in texts]
+    with monkeypatch.context() as m:
+        m.setattr("synth.verify.exact._BESIDE", re.compile(""))  # every text
+        assert [normalise(t) for t in texts] == here
+    assert normalise("The (old) town, 50%!") == "old town 50%"
 
 
 @given(st.fractions(max_denominator=10**6), st.integers(1, 50))
