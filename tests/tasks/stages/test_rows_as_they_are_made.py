@@ -17,6 +17,7 @@ from tasks.core.errors import UserError
 from tasks.planning.pieces import bind
 from tasks.runtime.stage import Stage
 from tasks.stages.problems import _Kept, admit, problems
+from tasks.stages.questions import _Chains
 from tasks.storage import tables
 from tasks.storage.finished import Finished
 
@@ -70,6 +71,21 @@ def question(split, hops, i) -> Problem | Quarantined | None:
     return Problem.make(
         prompt=f"{split} {hops} {i}?", answer="a", verifier="exact", family="entity_tree", split=split, lineage=lineage
     )
+
+
+def test_of_many_questions_some_are_searched_for(monkeypatch):
+    """The share of the card is of the first of each number of hops, and the cells count all."""
+    asked = []
+    monkeypatch.setattr("tasks.stages.questions.SEARCHED", 3)
+    chains = _Chains(lambda text: asked.append(text) or ("a" if len(asked) % 2 else "nothing found"))  # type: ignore[arg-type]
+    for split, hops in (("train", 1), ("train", 2), ("test", 1)):
+        for i in (0, 1, 2, 4):
+            item = question(split, hops, i)
+            assert isinstance(item, Problem)
+            chains.seen(replace(item, difficulty={"hops": hops, "clues": 1}, args={"aliases": ()}))
+    assert asked == [f"train {hops} {i}?" for hops in (1, 2) for i in (0, 1, 2)]
+    assert chains.one_search_answers() == {"1 hops": 0.6667, "2 hops": 0.3333}
+    assert chains.cells == {("train", 1): 4, ("train", 2): 4, ("test", 1): 4}
 
 
 def test_of_questions_none_is_held():
