@@ -41,6 +41,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,10 @@ def main() -> int:
     parser.add_argument("--large", action="store_true", help="measure memory alone")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if missing := [name for name in ("wordllama", "Stemmer") if find_spec(name) is None]:
+        parser.error(
+            f"the package of {' and of '.join(missing)} is missing: pip install 'espalier[bench]' -c constraints.txt"
+        )
     if args.child:
         large_child(args.child)
         return 0

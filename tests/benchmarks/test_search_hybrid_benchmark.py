@@ -61,3 +61,11 @@ def test_recall_and_its_interval():
     assert bench.recalls(lambda query: [9] * bench.K + [3], some).tolist() == [0.0, 0.0]  # the sixth does not count
     low, high = bench.interval(np.array([0.0, 100.0] * 50))
     assert 35 < low < 50 < high < 65
+
+
+def test_a_missing_package_is_said_before_anything_is_measured(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "find_spec", lambda name: None if name == "Stemmer" else name)
+    monkeypatch.setattr("sys.argv", ["search_hybrid"])
+    with pytest.raises(SystemExit):
+        bench.main()
+    assert "the package of Stemmer is missing: pip install 'espalier[bench]'" in capsys.readouterr().err
