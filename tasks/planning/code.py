@@ -31,7 +31,7 @@ PLUMBING = {
     for name in (
         # tables.py is not listed: it writes the bytes
         "core/errors core/paths run runtime/dvc runtime/termination runtime/process runtime/progress runtime/ranks runtime/stage "
-        "runtime/cluster runtime/ray_tasks "
+        "runtime/cluster runtime/processes runtime/ray_tasks "
         "core/config planning/code planning/facts planning/former planning/pieces planning/plan planning/resolve "
         "runtime/prefect_shim results/promote tracking/episodes tracking/observe tracking/spool"
     ).split()

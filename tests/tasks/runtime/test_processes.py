@@ -78,3 +78,5 @@ def test_how_many_processes_is_no_part_of_the_stage(tmp_path):
 
     one, two = planned(), planned(workers=2)
     assert two["questions"] == one["questions"] and two["_run"]["place"]["questions"]["workers"] == 2
+    assert "tasks/stages/questions.py" in one["questions"]["sources"], "and what starts them is no source of it"
+    assert "tasks/runtime/processes.py" not in one["questions"]["sources"]
