@@ -56,7 +56,7 @@ class CompactKB(KB):
         self._literal = _Places(self._literals, len(self._literals), self._literals.__getitem__)
         del literals
         self._subject, self._relation, self._value = (np.frombuffer(c, c.typecode) for c in columns)
-        self._subject_of, self._value_of = memoryview(self._subject), memoryview(self._value)  # for one at a time
+        self._subject_of, self._value_of = self._subject.data, self._value.data  # for one at a time
         self._by_subject = _Ends(self._subject, self._relation, n)
         self._by_value = _Ends(self._value, self._relation, n + len(self._literals))
         self.facts: Mapping[str, Fact] = _Facts(self)  # type: ignore[assignment]
@@ -261,7 +261,7 @@ class _Ends:
         order = np.lexsort((relations, keys)).astype(np.int32)
         starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n))]).astype(np.int32)
         # a thing has few facts: Python finds them in less time than numpy takes to begin
-        self._order, self._relations, self._starts = map(memoryview, (order, relations[order], starts))
+        self._order, self._relations, self._starts = order.data, relations[order].data, starts.data
 
     def all(self, key: int) -> memoryview:
         return self._order[self._starts[key] : self._starts[key + 1]]
