@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from synth.knowledge.arrow_texts import TEXT, ArrowTexts
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, _by_key
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, _by_key, densities
 from synth.knowledge.orders import inverse
 
 _SOME = 65_536  # texts that become a part of a column together
@@ -139,6 +139,29 @@ class CompactKB(KB):
 
     def _of(self, relation: str) -> np.ndarray:
         return np.flatnonzero(self._relation == self._number.get(relation, -1))
+
+    def stated(self) -> Iterator[tuple[str, str, Sequence[Fact]]]:
+        order, starts = self._by_subject.groups(self._subject)
+        first = order[starts[:-1]]
+        for group in np.argsort(first):  # no array of all objects: they are made as they are asked for
+            facts = [self._fact(i) for i in order[starts[group] : starts[group + 1]].tolist()]
+            yield facts[0].subject, facts[0].relation, facts
+
+    def n_facts(self) -> dict[str, int]:
+        return dict(zip(self._names, np.bincount(self._relation, minlength=len(self._names)).tolist(), strict=True))
+
+    def density(self, *, deepest: int = 4, least: float = 0.1) -> dict[str, object]:
+        n = len(self._things)
+        objects = np.where(self._value < n, self._value, -1)
+        forward, backward = self._by_subject.single(self._subject), self._by_value.single(self._value)
+        return densities(n, self._subject, objects, forward, backward & (objects >= 0), deepest=deepest, least=least)
+
+    def _sorted(self, texts: Iterable[str]) -> Iterable[str]:
+        column = _Column()
+        for text in texts:
+            column.add(text)
+        whole = column.whole()
+        return whole.take(whole.ranked())
 
     def mutual(self, relation: str) -> bool:
         here = self._of(relation)
@@ -270,6 +293,21 @@ class _Ends:
         last = self._starts[key + 1]
         first = bisect_left(self._relations, relation, self._starts[key], last)
         return self._order[first : bisect_right(self._relations, relation, first, last)]
+
+    def groups(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(the numbers of the facts, a key and a relation after the other; [groups + 1] where each of these begins). keys: as they
+        were given."""
+        order = np.asarray(self._order)
+        keys, relations = keys[order], np.asarray(self._relations)
+        new = np.flatnonzero((keys[1:] != keys[:-1]) | (relations[1:] != relations[:-1])) + 1
+        return order, np.concatenate([[0], new, [len(order)]]) if len(order) else np.zeros(1, np.int64)
+
+    def single(self, keys: np.ndarray) -> np.ndarray:
+        """[facts] bool, whether a fact is the only one of its key and relation."""
+        order, starts = self.groups(keys)
+        sizes, out = np.diff(starts), np.zeros(len(order), bool)
+        out[order] = np.repeat(sizes == 1, sizes)
+        return out
 
     def twice(self, relation: int) -> int | None:
         """A key that has several facts of a relation, if there is one."""

@@ -272,6 +272,15 @@ class KB:
         given = Counter(y if forward else x for x, y in pairs)
         return sorted({x if forward else y for x, y in pairs}), max(given.values()) / len(pairs) if pairs else 0.0
 
+    def stated(self) -> Iterator[tuple[str, str, Sequence[Fact]]]:
+        """(subject, relation, its facts) in the order of the first of these."""
+        return ((subject, relation, facts) for (subject, relation), facts in self._forward.items())
+
+    def n_facts(self) -> dict[str, int]:
+        """Relation -> how many facts it has, of all relations."""
+        n = Counter(f.relation for f in self.facts.values())
+        return {name: n[name] for name in self.relations}
+
     def listed(self, relation: str) -> Iterator[str]:
         """The objects (entity ids or literals) of all facts of a relation."""
         return (f.value for f in self.facts.values() if f.relation == relation)
@@ -288,13 +297,18 @@ class KB:
     def digest(self) -> str:
         """64 hex digits of the content: independent of the order and the source of the entities, relations and
         facts."""
-        rows = [["entity", e.id, e.name, e.type, *sorted(e.aliases)] for e in self.entities.values()]
-        rows += [["relation", *map(str, astuple(r))] for r in self.relations.values()]
-        rows += [["fact", f.subject, f.relation, f.object is None, f.value] for f in self.facts.values()]
         total = hashlib.sha256()
-        for line in sorted(json.dumps(row, ensure_ascii=False) for row in rows):
+        for line in self._sorted(json.dumps(row, ensure_ascii=False) for row in self._rows()):
             total.update(line.encode() + b"\n")
         return total.hexdigest()
+
+    def _rows(self) -> Iterator[list]:
+        yield from (["entity", e.id, e.name, e.type, *sorted(e.aliases)] for e in self.entities.values())
+        yield from (["relation", *map(str, astuple(r))] for r in self.relations.values())
+        yield from (["fact", f.subject, f.relation, f.object is None, f.value] for f in self.facts.values())
+
+    def _sorted(self, texts: Iterable[str]) -> Iterable[str]:
+        return sorted(texts)
 
     def sqlite(self, connection: sqlite3.Connection) -> None:
         """Write the tables entity, relation and fact (columns as the types; aliases as JSON), indexed in both
@@ -437,15 +451,16 @@ def merge(parts: Sequence[KB]) -> KB:
 
 
 def passages(kb: KB, *, objects: int = 4) -> list[Passage]:
+    """`each_passage`, all of them."""
+    return list(each_passage(kb, objects=objects))
+
+
+def each_passage(kb: KB, *, objects: int = 4) -> Iterator[Passage]:
     """One passage for each subject and relation, in the order of the facts; more than `objects` objects continue in a
     further passage."""
-    out = []
-    for (subject, name), linked in kb._forward.items():
+    for subject, name, linked in kb.stated():
         for start in range(0, len(linked), objects):
             some = linked[start : start + objects]
             text = kb.relations[name].sentence(kb.text(subject), [kb.text(f.value) for f in some])
             ids = tuple(f.id for f in some)
-            out.append(
-                Passage(id=digest("passage", *ids)[:16], entity=subject, title=kb.text(subject), text=text, facts=ids)
-            )
-    return out
+            yield Passage(id=digest("passage", *ids)[:16], entity=subject, title=kb.text(subject), text=text, facts=ids)

@@ -16,6 +16,7 @@ All results are sorted arrays of int32 without repetition; `intersect` works on 
 from __future__ import annotations
 
 import json
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -109,11 +110,11 @@ class Postings:
         lit = {x: len(ids) + i for i, x in enumerate(literals)}
         type_names = sorted({e.type for e in kb.entities.values()})
         number = {name: i for i, name in enumerate(kb.relations)}
-        rows = [
-            (number[f.relation], at[f.subject], lit[f.literal] if f.object is None else at[f.object])  # type: ignore[index]
-            for f in kb.facts.values()
-        ]
-        columns = np.array(rows, np.int32).reshape(-1, 3).T
+        rows = array("i")
+        for f in kb.facts.values():
+            value = lit[f.literal] if f.object is None else at[f.object]  # type: ignore[index]
+            rows.extend((number[f.relation], at[f.subject], value))
+        columns = np.frombuffer(rows, np.int32).reshape(-1, 3).T
         types = np.array([type_names.index(kb.entities[x].type) for x in ids], np.int16)
         return Postings(
             ids=ids,

@@ -9,7 +9,7 @@ that a small BPE vocabulary spells them in as many tokens.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypedDict
 
 from synth.knowledge.kb import KB, Entity, Fact, Relation
@@ -122,43 +122,49 @@ def world(*, countries: int, seed: int, avoid: Collection[str] = ()) -> KB:
 
     Raises ValueError for fewer than three countries (borders need them).
     """
+    entities, facts = told(countries=countries, seed=seed, avoid=avoid)
+    return KB(entities, RELATIONS, facts)
+
+
+def told(*, countries: int, seed: int, avoid: Collection[str] = ()) -> tuple[list[Entity], Iterator[Fact]]:
+    """The entities of `world`, and its facts, which are made as they are asked for."""
     if countries < 3:
         raise ValueError(f"a world of {countries} countries is too small: ask for 3 or more, or for 0 to have none")
     rng = random.Random(seed_for(seed, "world", "kb", "", countries))
     counts = {kind: max(2, round(share * countries)) for kind, share in KINDS.items()}
     name = iter(names(rng, sum(counts.values()), avoid=avoid))
     entities = {kind: [Entity.make(kind, next(name), source="world") for _ in range(n)] for kind, n in counts.items()}
-    facts: list[Fact] = []
+    return [e for kind in entities.values() for e in kind], _facts(rng, countries, entities)
+
+
+def _facts(rng: random.Random, countries: int, entities: Mapping[str, Sequence[Entity]]) -> Iterator[Fact]:
     relations = {r.name: r for r in RELATIONS}
 
-    def say(subject: Entity, relation: str, value: Entity | str) -> None:
+    def say(subject: Entity, relation: str, value: Entity | str) -> Fact:
         known = value if isinstance(value, str) else value.name
         where = {"literal": value} if isinstance(value, str) else {"object": value.id}
-        facts.append(
-            Fact.make(
-                subject.id, relation, source="world", span=relations[relation].sentence(subject.name, [known]), **where
-            )
-        )
+        span = relations[relation].sentence(subject.name, [known])
+        return Fact.make(subject.id, relation, source="world", span=span, **where)
 
     lands, cities, people = entities["country"], entities["city"], entities["person"]
     presidents, mayors, founders = (rng.sample(people, len(people)) for _ in range(3))
     around = _neighbours(rng, countries)
     for i, land in enumerate(lands):
-        say(land, "capital", cities[i])
+        yield say(land, "capital", cities[i])
         for kind in ("continent", "currency", "language"):
-            say(land, kind, rng.choice(entities[kind]))
+            yield say(land, kind, rng.choice(entities[kind]))
         for j in around[i]:
-            say(land, "border", lands[j])
-        say(land, "president", presidents[i])
+            yield say(land, "border", lands[j])
+        yield say(land, "president", presidents[i])
     home = [i if i < countries else rng.randrange(countries) for i in range(len(cities))]
     for i, city in enumerate(cities):
-        say(city, "country", lands[home[i]])
-        say(city, "mayor", mayors[i])
+        yield say(city, "country", lands[home[i]])
+        yield say(city, "mayor", mayors[i])
     springs = rng.sample(entities["mountain"], len(entities["mountain"]))
     peaks = [rng.randrange(countries) for _ in springs]
     for mountain, i in zip(springs, peaks):
-        say(mountain, "mountain_in", lands[i])
-        say(mountain, "height", str(rng.randrange(900, 9000)))
+        yield say(mountain, "mountain_in", lands[i])
+        yield say(mountain, "height", str(rng.randrange(900, 9000)))
     for river, mountain, i in zip(entities["river"], springs, peaks):
         course = [i]  # begins in the country of its mountain and crosses borders, never back
         for _ in range(rng.randrange(3)):
@@ -168,18 +174,17 @@ def world(*, countries: int, seed: int, avoid: Collection[str] = ()) -> KB:
                 else []
             )
         for j in course:
-            say(river, "flows_through", lands[j])
-        say(river, "spring", mountain)
-        say(river, "mouth", rng.choice(entities["sea"]))
-        say(river, "length", str(rng.randrange(200, 7000)))
+            yield say(river, "flows_through", lands[j])
+        yield say(river, "spring", mountain)
+        yield say(river, "mouth", rng.choice(entities["sea"]))
+        yield say(river, "length", str(rng.randrange(200, 7000)))
     for i, person in enumerate(people):
-        say(person, "birthplace", rng.choice(cities))
-        say(person, "born", str(rng.randrange(1900, 2000)))
-        say(person, "teacher", people[(i + rng.randrange(1, len(people))) % len(people)])
+        yield say(person, "birthplace", rng.choice(cities))
+        yield say(person, "born", str(rng.randrange(1900, 2000)))
+        yield say(person, "teacher", people[(i + rng.randrange(1, len(people))) % len(people)])
     for company, founder in zip(entities["company"], founders):
-        say(company, "seat", rng.choice(cities))
-        say(company, "founder", founder)
-    return KB((e for kind in entities.values() for e in kind), RELATIONS, facts)
+        yield say(company, "seat", rng.choice(cities))
+        yield say(company, "founder", founder)
 
 
 def _neighbours(rng: random.Random, n: int) -> list[list[int]]:

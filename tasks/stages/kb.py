@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
+from synth.knowledge.compact import CompactKB
 from synth.knowledge.ingest import Built, Reading, build, write_schema
-from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, merge, passages
+from synth.knowledge.kb import KB, Entity, Fact, Passage, Relation, each_passage, merge
 from synth.knowledge.postings import Postings
-from synth.knowledge.world import RELATIONS, world
+from synth.knowledge.world import RELATIONS, told, world
 from synth.search.index import Page, pages_of
 from synth.types import Quarantined
 from tasks.core.errors import UserError
@@ -19,6 +23,8 @@ from tasks.knowledge.guess import completed
 from tasks.knowledge.schema import read_inverses, read_names, read_schema
 from tasks.runtime.stage import Stage
 from tasks.storage import tables
+
+T = TypeVar("T")
 
 
 def kb(
@@ -49,19 +55,29 @@ def kb(
     built = build(readings, known=RELATIONS if world_countries else (), edited=relations, names=decided)
     tables.write(stage.out / "quarantine.parquet", built.quarantined, Quarantined)
     _refuse(stage, built, bad_rows, brought=bool(sources))
-    names = {e.name for e in built.kb.entities.values()}
-    parts = [built.kb] + ([world(countries=world_countries, seed=stage.seed, avoid=names)] if world_countries else [])
-    whole = merge(parts)
+    if world_countries and not sources:
+        whole = _world(stage, world_countries)
+    else:
+        names = {e.name for e in built.kb.entities.values()}
+        more = [world(countries=world_countries, seed=stage.seed, avoid=names)] if world_countries else []
+        whole = merge([built.kb, *more])
+        tables.write(stage.out / "entities.parquet", whole.entities.values(), Entity)
+        tables.write(stage.out / "facts.parquet", whole.facts.values(), Fact)
     if not whole.facts:
         raise UserError(
             "kb: there are no facts: name a source under kb.sources, or set kb.world_countries to 3 or more"
         )
-    texts = passages(whole, objects=passage_objects)
-    _write(stage, whole, texts)
+    tables.write(stage.out / "relations.parquet", whole.relations.values(), Relation)
+    words = array("i")
+    with tables.Writer(stage.out / "passages.parquet", Passage) as texts:
+        for passage in each_passage(whole, objects=passage_objects):
+            texts.add(passage)
+            words.append(len(passage.text.split()))
+    # the user can copy it beside the data and edit it
+    write_schema(stage.out / "relations.csv", whole.relations.values())
     documents = [page for reading in readings for page in pages_of(reading.documents)]
     if documents:
         tables.write(stage.out / "documents.parquet", documents, Page)
-    words = [len(p.text.split()) for p in texts]
     card = {
         "produced": built.produced + len(whole.facts) - built.accepted,
         "accepted": len(whole.facts),
@@ -71,10 +87,8 @@ def kb(
         "missing": dict(sum((r.missing for r in readings), Counter()).most_common()),
         "world": {"countries": world_countries, "facts": len(whole.facts) - built.accepted},
         "density": whole.density(),
-        "relations": {
-            r.name: sum(f.relation == r.name for f in whole.facts.values()) for r in whole.relations.values()
-        },
-        "passages": {"rows": len(texts), "mean_words": round(sum(words) / len(words), 2), "max_words": max(words)},
+        "relations": whole.n_facts(),
+        "passages": {"rows": texts.n, "mean_words": round(sum(words) / len(words), 2), "max_words": max(words)},
         "gates": {"bad_rows": bad_rows},
         "kb": whole.digest(),
         **bases.noticed(
@@ -88,7 +102,7 @@ def kb(
         {
             "entities": len(whole.entities),
             "facts": len(whole.facts),
-            "passages": len(texts),
+            "passages": texts.n,
             "quarantined": len(built.quarantined),
         }
     )
@@ -163,10 +177,17 @@ def _refuse(stage: Stage, built: Built, bad_rows: int, *, brought: bool) -> None
         )
 
 
-def _write(stage: Stage, whole: KB, texts: list[Passage]) -> None:
-    tables.write(stage.out / "entities.parquet", whole.entities.values(), Entity)
-    tables.write(stage.out / "relations.parquet", whole.relations.values(), Relation)
-    tables.write(stage.out / "facts.parquet", whole.facts.values(), Fact)
-    tables.write(stage.out / "passages.parquet", texts, Passage)
-    # the user can copy it beside the data and edit it
-    write_schema(stage.out / "relations.csv", whole.relations.values())
+def _world(stage: Stage, countries: int) -> CompactKB:
+    """A world alone, for as many countries as there is disk: its facts are written as they are told, and columns of them kept."""
+    entities, facts = told(countries=countries, seed=stage.seed)
+    with (
+        tables.Writer(stage.out / "entities.parquet", Entity) as things,
+        tables.Writer(stage.out / "facts.parquet", Fact) as said,
+    ):
+        return CompactKB(_written(entities, things), RELATIONS, _written(facts, said))
+
+
+def _written(values: Iterable[T], table: tables.Writer[T]) -> Iterator[T]:
+    for value in values:
+        table.add(value)
+        yield value

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from synth.knowledge.compact import CompactKB, passages_of
-from synth.knowledge.kb import KB, Entity, Fact, Relation, passages
+from synth.knowledge.kb import KB, Entity, Fact, Relation, each_passage, passages
+from synth.knowledge.postings import Postings
 from synth.knowledge.world import world
 from synth.questions.entity_tree import EntityTrees, entity_tree
 from synth.types import to_row
@@ -79,6 +80,15 @@ def test_every_answer_is_that_of_objects_in_the_same_order() -> None:
             (some, share), (same, other) = columns.askable(r, forward), kb.askable(r, forward)
             assert (list(some), [some[i] for i in range(len(some))], share) == (list(same), list(same), other)
     assert {kb.mutual(r) for r in kb.relations} == {True, False}
+    assert [(s, r, list(facts)) for s, r, facts in columns.stated()] == [(s, r, bare(f)) for s, r, f in kb.stated()]
+    assert (
+        columns.n_facts() == kb.n_facts()
+        and columns.density() == kb.density()
+        and columns.density(deepest=2)["depth"] == 2
+    )
+    assert list(each_passage(columns, objects=2)) == passages(kb, objects=2)
+    for name in ("ids", "names", "types", "literals"):
+        assert list(getattr(Postings.of(columns), name)) == list(getattr(Postings.of(kb), name))
     for e in kb.entities.values():
         for type_ in ("country", "city", "nothing"):
             assert columns.called(type_, e.name) == kb.called(type_, e.name)

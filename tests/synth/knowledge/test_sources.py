@@ -2,6 +2,7 @@
 no row lost."""
 
 import json
+import weakref
 from collections import Counter
 from pathlib import Path
 
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synth.knowledge.ingest import Reading, Row, build, read_schema, write_schema
-from synth.knowledge.kb import Entity, Fact, Relation
+from synth.knowledge.kb import Entity, Fact, Passage, Relation, passages
 from synth.knowledge.sources import read_source
-from synth.knowledge.world import RELATIONS
+from synth.knowledge.world import RELATIONS, told, world
 from synth.types import Quarantined
 from tasks.core.errors import UserError
 from tasks.runtime.stage import Stage
@@ -466,3 +467,39 @@ def test_the_stage_says_which_source_gave_no_fact(tmp_path, capsys):
     stage(tmp_path, sources=sources, world_countries=10)
     error = capsys.readouterr().err
     assert "kb: data/people: no fact can be read from its 2 documents" in error and "mine.csv" not in error
+
+
+def test_a_world_alone_is_written_as_it_is_told_and_no_fact_of_it_is_held(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    alive, most = weakref.WeakSet(), [0]
+
+    def watched(**knobs):
+        entities, facts = told(**knobs)
+
+        def each():
+            for fact in facts:
+                most[0] = max(most[0], len(alive))
+                alive.add(fact)
+                yield fact
+
+        return entities, each()
+
+    monkeypatch.setattr("tasks.stages.kb.told", watched)
+    folder = stage(tmp_path, sources=[], world_countries=30)
+    whole, card = world(countries=30, seed=7), json.loads((folder / "card.json").read_text())
+    assert len(whole.facts) > 600 and most[0] <= 2
+    for name, cls, values in (
+        ("entities", Entity, whole.entities.values()),
+        ("relations", Relation, whole.relations.values()),
+        ("facts", Fact, whole.facts.values()),
+        ("passages", Passage, passages(whole)),
+    ):
+        assert tables.read(folder / f"{name}.parquet", cls) == list(values)
+    assert card["kb"] == whole.digest() and card["density"] == json.loads(json.dumps(whole.density()))
+    assert card["relations"] == {r: len(list(whole.pairs(r))) for r in whole.relations}
+    words = [len(p.text.split()) for p in passages(whole)]
+    assert card["passages"] == {
+        "rows": len(words),
+        "mean_words": round(sum(words) / len(words), 2),
+        "max_words": max(words),
+    }
