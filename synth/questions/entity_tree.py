@@ -290,11 +290,9 @@ class EntityTrees:
         played = self.oracle.play(problem, self.search)
         if isinstance(played, Quarantined):
             return "not_answerable", played.evidence
-        return (
-            None
-            if played.calls == hops
-            else ("not_answerable", f"the oracle needs {played.calls} searches, not {hops}")
-        )
+        if played.calls != hops:
+            return "not_answerable", f"the oracle needs {played.calls} searches, not {hops}"
+        return None
 
     def _names(self, value: str) -> list[str]:
         entity = self.kb.entities.get(value)

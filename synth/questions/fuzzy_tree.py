@@ -496,8 +496,8 @@ def fuzzy_tree(
     what the quotas of `tally` leave out (none: no quotas). Questions over a share wait, and fill a cell that the others do
     not fill, in the order in which they were made; a cell ends at the latest when twice what it wants was good.
 
-    make(split, depth, index) gives an item of a cell; None where `run` knows what does. Once relations or shapes have their share, they are a fourth argument
-    (`Full`), and the item does without them. What cannot ("quota_full") is made with them where the cell is not full by then.
+    make(split, depth, index) gives an item of a cell; None where `run` knows what does. Once relations or shapes have their
+    share, they are a fourth argument (`Full`), and the item does without them. What cannot ("quota_full") is made with them where the cell is not full by then.
 
     `pairs` of a cell (`FuzzyTrees.pairs`): what was asked often enough is not made again, and kinds of answers over their
     share are made last (`indexes`).
