@@ -3,8 +3,8 @@
 Made-up rows: conversations of a question of 12 words and an answer of 40, and pairs of a prompt of 12 words and two sides of
 40, every word drawn by the hash of its place, so that the k-th row depends on k alone; of a hundred pairs three copy
 an earlier one. A stage runs in a process of its own, on one thread: `demonstrations` reads a file of conversations of one's own, `sft`
-tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `questions` asks about a fictional world
-of a tenth as many countries (made before, and not counted), `rl` and `prefer` take two steps of
+tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `kb` writes a fictional world of as many
+facts as there are rows, `questions` asks about one of a tenth as many countries (made before, and not counted), `rl` and `prefer` take two steps of
 such a model on made-up problems (`prefer` one on as many pairs, one on answers that it samples), `audit` and `clean` read a file of
 pairs. Memory is the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
 `--rows N ...` and `--only NAME ...` run a part.
@@ -34,6 +34,7 @@ WORDS = [
     f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("la", "me", "ni", "ro", "su", "ta", "ke", "vo")
 ]
 PART = 10_000  # rows drawn at once
+FACTS = 22.5  # of a country of the fictional world
 
 STAGE = """
 from pathlib import Path
@@ -148,8 +149,12 @@ def of_a_model(name: str, root: Path, **params: object) -> tuple[float, float]:
     return stage(name, root, *deps, envs=[{"piece": "single"}], steps=2, sampling={"max_turn_tokens": 8}, **params)
 
 
+def world(root: Path, countries: int) -> tuple[float, float]:
+    return stage("kb", root, "data", sources=[], world_countries=max(100, countries))
+
+
 def of_a_world(root: Path, n: int) -> tuple[float, float]:
-    stage("kb", root, "data", sources=[], world_countries=max(100, n // 10))
+    world(root, n // 10)
     return stage("questions", root, "artifacts/kb", n_train=n, n_valid=0, n_test=0)
 
 
@@ -161,6 +166,7 @@ def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
         "demonstrations": lambda: stage("demonstrations", root, "data", files=["data/chats.jsonl"]),
         "sft": lambda: stage("sft", root, "artifacts/demonstrations", steps=2, **SMALL),
         "problems": lambda: stage("problems", root, "data", families=LISTS, n_train=n),
+        "kb": lambda: world(root, round(n / FACTS)),
         "questions": lambda: of_a_world(root, n),
         "rl": lambda: of_a_model("rl", root, prompts_per_step=4, samples_per_prompt=2),
         "prefer": lambda: of_a_model(

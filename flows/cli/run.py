@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows.cli._before import check, due
 from flows.cli._text import count, dump
@@ -18,6 +18,9 @@ from flows.overrides import blamed, merged, of_profile, overrides
 from tasks.core.errors import TRANSIENT, StageError, UserError, may_pass, nearest
 from tasks.core.findings import accepted
 from tasks.core.paths import inside
+
+if TYPE_CHECKING:
+    from tasks.runtime.side_by_side import Cost
 
 SHOWN = (
     "pass",
@@ -232,7 +235,7 @@ def _side_by_side(
     """Runs independent stages concurrently, of the stage `only` and what it reads where one is named. Changes are kept
     as an experiment, and params.yaml is restored. Returns 0, TRANSIENT where the stage that failed may succeed if it is
     tried again, else 1."""
-    from tasks.planning import places, plan
+    from tasks.planning import plan
     from tasks.runtime import dvc
     from tasks.runtime import side_by_side as together
 
@@ -243,12 +246,6 @@ def _side_by_side(
         plans, order = plan.written(root), dvc.order(root)
         within = dvc.upstream(only, root) if only else set(order)
         moved, ran = set(dvc.changed_data(root)), set()
-
-        def cost(name: str) -> together.Cost:
-            planned = plans.get(name, {})
-            on_device = str(planned.get("params", {}).get("device", "cpu")).startswith("cuda")
-            place = plans.get("_run", {}).get("place", {}).get(name, {})
-            return together.Cost(cores=planned.get("threads", 1), devices=places.devices(place) if on_device else 0)
 
         def bring(name: str, devices: list[int], stopped: Callable[[], bool]) -> bool:
             if name not in moved and not order[name] & ran:
@@ -262,7 +259,10 @@ def _side_by_side(
         budget = together.Budget(jobs, cores or os.cpu_count() or 1, _devices(plans))
         try:
             began = together.walk(
-                {n: above - {"plan"} for n, above in order.items() if n != "plan" and n in within}, bring, cost, budget
+                {n: above - {"plan"} for n, above in order.items() if n != "plan" and n in within},
+                bring,
+                lambda name: cost(plans, name),
+                budget,
             )
         except UserError as e:
             print(f"error: {e}", file=sys.stderr)
@@ -270,6 +270,17 @@ def _side_by_side(
         if changes and began:
             dvc.save(env["ESPALIER_EXECUTION"], " ".join(f"{k}={json.dumps(v)}" for k, v in changes.items()), root)
     return 0
+
+
+def cost(plans: Mapping[str, Any], name: str) -> Cost:
+    """What a stage of the written plans takes while it runs."""
+    from tasks.planning import places
+    from tasks.runtime.side_by_side import Cost
+
+    planned, place = plans.get(name, {}), plans.get("_run", {}).get("place", {}).get(name, {})
+    on_device = str(planned.get("params", {}).get("device", "cpu")).startswith("cuda")
+    cores = planned.get("threads", 1) * places.processes(place)
+    return Cost(cores=cores, devices=places.devices(place) if on_device else 0)
 
 
 def _devices(plans: dict[str, Any]) -> int:

@@ -88,6 +88,11 @@ def devices(place: Mapping[str, int], nodes: int = 1) -> int:
     return place.get("learners", 1) // nodes + (samplers if samplers > 1 else 0)
 
 
+def processes(place: Mapping[str, int]) -> int:
+    """The processes of a stage that compute at a time, each with the stage's threads: its learners, or the makers of questions."""
+    return place.get("learners", 1) * place.get("workers", 1)
+
+
 def check_learners(stage: str, learners: int, params: Mapping[str, Any], what: str = "") -> None:
     """Raises UserError for more learners than a step has rows. what: how they were asked for, if not by `learners`."""
     if stage in ROWS and learners > (rows := math.prod(params[k] for k in ROWS[stage])):

@@ -7,7 +7,7 @@ import grid
 import pytest
 import toy
 
-from flows.cli.run import _side_by_side
+from flows.cli.run import _side_by_side, cost
 from tasks.core.errors import StageError
 from tasks.results import snapshots
 from tasks.runtime.side_by_side import Budget, Cost, walk
@@ -59,6 +59,15 @@ def test_a_failure_ends_the_run_after_what_runs_beside_it():
     wide = {n: set() for n in "abcd"}
     with pytest.raises(StageError):
         play(wide, fails=("a", "b"), budget=Budget(2, 4))
+
+
+def test_each_process_of_a_stage_takes_its_threads():
+    rl = {"params": {"device": "cpu"}, "threads": 2}
+    place = {"questions": {"workers": 3, "ray": ""}, "rl": {"learners": 2, "shards": 1, "samplers": 1, "players": 1}}
+    plans = {"kb": {"params": {}}, "questions": {"params": {}}, "rl": rl, "_run": {"place": place}}
+    assert [cost(plans, name) for name in ("kb", "questions", "rl")] == [Cost(cores=1), Cost(cores=3), Cost(cores=4)]
+    plans["rl"] = {"params": {"device": "cuda"}, "threads": 2}
+    assert cost(plans, "rl") == Cost(cores=4, devices=2) and cost({}, "other") == Cost()
 
 
 @pytest.mark.slow
