@@ -73,7 +73,7 @@ class Prover:
             """
         )
         self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
-        self._known_two = lru_cache(maxsize=4096)(self._two_answers)
+        self._known_two = lru_cache(maxsize=4096)(self._two_anywhere)
         self._is_entity = lru_cache(maxsize=4096)(self._has_entity)
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
@@ -87,6 +87,19 @@ class Prover:
 
     def _two_answers(self, pattern: Pattern) -> bool:
         return len(self.answers(pattern, limit=2)) == 2
+
+    def _two_anywhere(self, pattern: Pattern) -> bool:
+        """`_two_answers` of a pattern without a constant: from the facts that are asked for, one after the other up to the second
+        answer, since nothing says where in the world its entities are."""
+        assert isinstance(pattern.root, Node)
+        values: list[str | float] = [pattern.relation, pattern.root.type]
+        # + : SQLite would go through the index of all subjects, to see each answer once
+        column, end = ("COALESCE(a.object, a.literal)", "a.subject") if pattern.forward else ("+a.subject", "a.object")
+        self._named = []
+        tests = [self._test(clue, "x0", 1, values) for clue in pattern.root.clues]
+        inside = " AND ".join([f"x0.id = {end} AND x0.type = ?", *tests])
+        text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND EXISTS (SELECT 1 FROM entity x0 WHERE {inside}) LIMIT 2"
+        return len(self._run(text, values).fetchall()) == 2
 
     def _run(self, text: str, values: list[str | float]) -> sqlite3.Cursor:
         """A query behind the SELECTs that it names: each in the other they would be too deep for SQLite to parse."""
@@ -117,7 +130,7 @@ class Prover:
             return "not_unique", f"{len(answers)} answers by SQL: {', '.join(sorted(answers))}"
         for root in deletions(pattern.root):
             smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
-            # Without a constant it is one of few patterns, and all of its entities are looked through.
+            # Without a constant it is one of few patterns.
             two = self._two_answers(smaller) if constants(root) else self._known_two(smaller)
             if not two:
                 return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
