@@ -119,11 +119,10 @@ def extension(kb: KB, term: str | Node) -> frozenset[str]:
     # The clue that fewest satisfy leads, and of these the others are asked: of one year there may be thousands.
     ends.sort(key=lambda end: sum(kb.n_ends(value, end[0].relation, not end[0].forward) for value in end[1]))
     entities: Iterable[str] = kb.entities
-    for i, (clue, values) in enumerate(ends):
-        if i == 0:
-            entities = {x for value in values for x in kb.ends(value, clue.relation, not clue.forward)}
-        else:
-            entities = {x for x in entities if any(y in values for y in kb.ends(x, clue.relation, clue.forward))}
+    for clue, values in ends[:1]:
+        entities = {x for value in values for x in kb.ends(value, clue.relation, not clue.forward)}
+    for clue, values in ends[1:]:
+        entities = {x for x in entities if any(y in values for y in kb.ends(x, clue.relation, clue.forward))}
     return frozenset(x for x in entities if x in kb.entities and kb.entities[x].type == term.type)
 
 

@@ -146,16 +146,16 @@ def grow(
     workers.
 
     `finished` stores items by key, and those that it knows are not made again. `imap`: of other processes, which then make them
-    (`workers` asks for so many on this machine). `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`, `on_accept`: of
-    `fuzzy_tree`.
+    (`workers` asks for so many on this machine), or `map`. `ranges`: of `knowledge.ranges_at`, where they were read already. `ends`,
+    `on_accept`: of `fuzzy_tree`.
     """
     try:
         tally = Tally(knowledge.ranges_at(folder) if ranges is None else ranges, **asdict(quotas))
     except ValueError as error:
         raise UserError(str(error)) from error
     make_tree = partial(fuzzy_tree, counts=wanted, tries=tries, tally=tally, ends=ends, on_accept=on_accept)
-    with nullcontext(imap) if imap is not None or workers == 1 else processes(workers) as others:
-        if others is not None:
+    with nullcontext(imap) if imap is not None else processes(workers) as others:
+        if others is not map:
             run = away(others, maker, folder, knobs, finished, most=_AT_ONCE)
             pairs = away(others, maker, folder, knobs, ask=FuzzyTrees.pairs)
             return make_tree(None, run=run, pairs=lambda split, depth: next(pairs(None, [split], [depth])))

@@ -15,11 +15,14 @@ from tasks.core.errors import UserError
 
 @contextmanager
 def processes(n: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` over n processes: results come in the order of the jobs, and jobs are begun as results are taken, twice as many ahead
-    as are done at a time. A function is one of a module, or a `partial` of it.
+    """A `map` over n processes, `map` itself for one: results come in the order of the jobs, and jobs are begun as results are taken,
+    twice as many ahead as are done at a time. A function is one of a module, or a `partial` of it.
 
     Raises what the function raises, and UserError where a process ends before its job.
     """
+    if n == 1:
+        yield map
+        return
     pool = ProcessPoolExecutor(n, multiprocessing.get_context("spawn"))
 
     def imap(func: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:

@@ -160,7 +160,7 @@ def mapping(stage: Stage, address: str, workers: int = 1) -> Iterator[Callable[.
     """What maps a function over jobs of a stage: `map`, that of so many processes, or that of the cluster of its knob `ray`. Raises
     UserError for a cluster that does not take us in."""
     if not address:
-        with processes(workers) if workers > 1 else contextlib.nullcontext(map) as imap:
+        with processes(workers) as imap:
             yield imap
         return
     plan = Path("artifacts", "plan", f"{stage.name}.json")

@@ -133,7 +133,7 @@ def questions(
                 quotas=quotas,
                 finished=grown,
                 on_accept=bar.update,
-                imap=None if imap is map else imap,
+                imap=imap,
                 seed=stage.seed,
                 levels=levels,
                 closed_world=closed_world,
