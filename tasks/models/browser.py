@@ -15,7 +15,6 @@ import os
 import re
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ from typing import Any
 
 from tasks.core.errors import UserError
 from tasks.core.text import harmless
+from tasks.runtime.process import end_group
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SECONDS = 60.0  # for a call; the first also waits for the start
@@ -183,9 +183,7 @@ class Browser:
         self._owner = 0
         atexit.unregister(self.close)
         os.close(self._out)
-        # It is killed at once: nothing of it is kept, so it need not end in order.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        end_group(self._process.pid, grace=0)  # at once: nothing of it is kept, so it need not end in order
         self._process.wait()
         os.close(self._in)
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -192,13 +192,21 @@ def _read(child: subprocess.Popen[bytes], lines: queue.SimpleQueue[str | None]) 
 
 
 def end_group(group: int, grace: float = GRACE) -> None:
-    """Ends every process of a group: SIGTERM, then SIGKILL for those still running `grace` seconds later."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(group, signal.SIGTERM)
-        until = time.monotonic() + grace
-        while time.monotonic() < until and _members(group):
-            time.sleep(0.05)
+    """Ends every process of a group, and returns when they have ended (one that the kernel holds is waited for GRACE seconds):
+    SIGTERM, then SIGKILL for those still running `grace` seconds later; with `grace=0` SIGKILL alone."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if grace:
+            os.killpg(group, signal.SIGTERM)
+            _gone(group, grace)
         os.killpg(group, signal.SIGKILL)
+        _gone(group, GRACE)
+
+
+def _gone(group: int, seconds: float) -> None:
+    """Wait until no process of the group is alive, for so long at most."""
+    until = time.monotonic() + seconds
+    while _members(group) and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def _members(group: int) -> bool:

@@ -71,6 +71,24 @@ def test_an_error_of_the_listener_ends_the_whole_group(hasty):
     assert len(pids) == 2 and gone(pids)
 
 
+@pytest.mark.parametrize("grace", [0, 0.2])
+def test_a_group_is_gone_when_its_end_returns(grace):
+    """A process that is killed runs on until its turn comes: so many that some have not had it when the signal is sent."""
+    script = (
+        "import subprocess, sys, time\n"
+        "code = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(0, flush=True)\\nwhile True: pass'\n"
+        "children = [subprocess.Popen([sys.executable, '-S', '-c', code], stdout=subprocess.PIPE) for _ in range(20)]\n"
+        "print(*(c.pid for c in children if c.stdout.readline()), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    children = [int(x) for x in parent.stdout.readline().split()]
+    assert len(children) == 20 and all(map(process.look, children))
+    process.end_group(parent.pid, grace=grace)
+    assert not any(map(process.look, [parent.pid, *children]))
+    parent.communicate()
+
+
 def test_a_command_ends_with_who_started_it():
     """A process that is killed cannot tidy up: what it started through `python -m tasks.runtime.process` sees that it
     is gone."""
