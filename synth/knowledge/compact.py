@@ -121,6 +121,18 @@ class CompactKB(KB):
         both = (ends.all(i).tolist() for ends in (self._by_subject, self._by_value) if i >= 0)
         return map(self.fact, sorted({*chain.from_iterable(both)}))
 
+    def alone(self, entity: str) -> Iterator[tuple[Fact, bool]]:
+        if (i := self._things.place(entity)) >= 0:
+            for ends, single, forward in self._single:
+                yield from ((self.fact(f), forward) for f in ends.all(i) if single[f])
+
+    @cached_property
+    def _single(self) -> tuple[tuple[_Ends, memoryview, bool], ...]:
+        """Facts by an end of theirs, and of each whether its other end has no other of the relation."""
+        ends = (self._by_subject, self._subject), (self._by_value, self._value)
+        subject, value = (by.single(keys).data for by, keys in ends)
+        return (self._by_subject, value, True), (self._by_value, subject, False)
+
     def called(self, type: str, name: str) -> list[str]:
         return [self._things.ids[i] for i in self._called.all((type, name))]
 

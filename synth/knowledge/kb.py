@@ -253,6 +253,15 @@ class KB:
                 touching[entity].append(f)  # type: ignore[index]
         return touching
 
+    def alone(self, entity: str) -> Iterator[tuple[Fact, bool]]:
+        """(fact, whether the entity is its subject) of the facts about an entity that say what is true of it alone: of the other
+        end there is no other fact of the relation. In any order."""
+        for f in self.touching(entity):
+            if f.subject == entity and self.n_ends(f.value, f.relation, False) == 1:
+                yield f, True
+            if f.object == entity and self.n_ends(f.subject, f.relation, True) == 1:
+                yield f, False
+
     def called(self, type: str, name: str) -> list[str]:
         """The ids of the entities of a type with a name."""
         return self._called.get((type, name), [])

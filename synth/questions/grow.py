@@ -71,10 +71,11 @@ class Grower:
 
     def describable(self, entity: str, searches: int, *, avoid: set[str], path: set[str]) -> bool:
         """Whether `describe` gives a node, in whatever order it goes through the clues."""
-        clues = []
-        for clue, fact in self._clues(entity, avoid, path):
-            clues.append(clue)
-            if not self._alone(clue):
+        for fact, forward in self.kb.alone(entity):
+            clue = Clue(relation=fact.relation, forward=forward, target=fact.value if forward else fact.subject)
+            if forward and fact.relation in self.wording.symmetric or not self.sound(clue):
+                continue
+            if fact.id in avoid or clue.target in path:
                 continue
             if searches == 1:
                 return True
@@ -83,7 +84,9 @@ class Grower:
                 other, searches - 1, avoid=avoid | {fact.id}, path=path | {other}
             ):
                 return True
-        return searches == 2 and self.two_clues > 0 and self._pair(entity, clues) is not None
+        if searches != 2 or not self.two_clues:
+            return False
+        return self._pair(entity, [c for c, _ in self._clues(entity, avoid, path)]) is not None
 
     def _clues(
         self, entity: str, avoid: set[str], path: set[str], rng: random.Random | None = None
@@ -104,7 +107,7 @@ class Grower:
 
     def _alone(self, clue: Clue) -> bool:
         """Whether one entity alone satisfies a clue."""
-        return len(self._candidates(clue)) == 1 and self.sound(clue)
+        return self.sound(clue) and self.kb.n_ends(clue.target, clue.relation, not clue.forward) == 1  # type: ignore[arg-type]
 
     def _leads_to(self, clue: Clue) -> str | None:
         """The entity that a clue names, if it may be described in its turn."""

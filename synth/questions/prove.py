@@ -73,7 +73,9 @@ class Prover:
             """
         )
         self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
-        self._known_two = lru_cache(maxsize=4096)(self._two_anywhere)
+        self._known_two = lru_cache(maxsize=16_384)(
+            lambda pattern: (self._two_answers if constants(pattern.root) else self._two_anywhere)(pattern)
+        )
         self._is_entity = lru_cache(maxsize=4096)(self._has_entity)
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
@@ -130,9 +132,9 @@ class Prover:
             return "not_unique", f"{len(answers)} answers by SQL: {', '.join(sorted(answers))}"
         for root in deletions(pattern.root):
             smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
-            # Without a constant it is one of few patterns.
-            two = self._two_answers(smaller) if constants(root) else self._known_two(smaller)
-            if not two:
+            # Without the name of an entity it is one of few patterns.
+            named = any(map(self._is_entity, constants(root)))
+            if not (self._two_answers if named else self._known_two)(smaller):
                 return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
         return None
 
@@ -249,7 +251,9 @@ class Prover:
         values.append(clue.relation)
         start = f"EXISTS (SELECT 1 FROM fact {f} WHERE {f}.{mine} = {x}.id AND {f}.relation = ?"
         if isinstance(target, str):
-            return f"{start} AND {self._constant(target, f'{f}.{other}', values)})"
+            # + : SQLite would go through all that have this literal, not the few of the entity
+            literal = "" if self._is_entity(target) else "+"
+            return f"{start} AND {literal}{self._constant(target, f'{f}.{other}', values)})"
         if nesting(target) >= _DEEP:
             return f"{start} AND {self._among(target, f'{f}.{other}', values, depth + 1)})"
         values.append(target.type)

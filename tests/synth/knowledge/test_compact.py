@@ -66,6 +66,13 @@ def test_every_answer_is_that_of_objects_in_the_same_order() -> None:
         entity = kb.entities.get(x)
         assert columns.entities.get(x) == (None if entity is None else replace(entity, source=""))
         assert list(columns.touching(x)) == bare(kb.touching(x))
+        alone = {(f.id, True) for f in kb.touching(x) if f.subject == x and len(kb.backward(f.relation, f.value)) == 1}
+        alone |= {
+            (f.id, False) for f in kb.touching(x) if f.object == x and len(kb.forward(f.subject, f.relation)) == 1
+        }
+        for base in (columns, kb):
+            found = [(f.id, forward) for f, forward in base.alone(x)]
+            assert {*found} == alone and len(found) == len(alone)
         for r in [*kb.relations, "unheard"]:
             assert columns.forward(x, r) == kb.forward(x, r) and columns.backward(r, x) == kb.backward(r, x)
             assert columns.facts_of(x, r) == tuple(bare(kb.facts_of(x, r)))

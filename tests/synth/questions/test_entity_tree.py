@@ -170,6 +170,39 @@ def test_of_a_year_that_thousands_share_no_more_are_looked_at_than_of_another_cl
     assert len(wording.read(text)) == 1 and kb.read == 0
 
 
+def test_a_proof_does_not_go_through_all_people_of_a_year_for_each_question() -> None:
+    small = world(countries=12, seed=2)
+    born = {f.subject: f for f in small.facts.values() if f.relation == "born"}
+    place = next(f for f in small.facts.values() if f.relation == "birthplace" and f.subject in born)
+    year = born[place.subject]
+    clues = (
+        Clue(relation="birthplace", forward=True, target=place.object),
+        Clue(relation="born", forward=True, target=year.literal),
+    )
+    root = Node(type="person", clues=clues)
+    pattern = Pattern(relation="teacher", forward=True, root=root)
+
+    def steps(n: int) -> tuple[int, int]:
+        """Of SQLite, for the first question and for one more, where n others share the year."""
+        people = [Entity.make("person", f"Twin {i}") for i in range(n)]
+        facts = [Fact.make(p.id, "born", literal=year.literal) for p in people]
+        kb = KB([*small.entities.values(), *people], small.relations.values(), [*small.facts.values(), *facts])
+        prover, counts = EntityTrees(kb, Search(passages(kb)), seed=0).prover, []
+        for _ in range(2):
+            counts.append(0)
+
+            def count() -> None:
+                counts[-1] += 1
+
+            prover.connection.set_progress_handler(count, 10)
+            prover.refute(pattern, next(iter(prover.answers(pattern))))
+            prover.connection.set_progress_handler(None, 0)
+        return counts[0], counts[1]
+
+    (_, few), (first, many) = steps(1), steps(5000)
+    assert many <= few + 10 and first > 100 * many
+
+
 @pytest.mark.parametrize("two_clues", [0.0, 1.0])
 def test_what_is_describable_is_what_is_described(kb: KB, two_clues: float) -> None:
     """Roots are chosen before anything is drawn; relations that are not complete leave some of them without clues."""
@@ -185,6 +218,16 @@ def test_what_is_describable_is_what_is_described(kb: KB, two_clues: float) -> N
             assert grower.describable(fact.subject, searches, **given) == (node is not None), (fact, searches)
             known[searches, node is not None] += 1
     assert len(known) == 6  # some are and some are not
+
+
+def test_what_words_say_both_ways_describes_from_its_object(kb: KB) -> None:
+    border = next(f for f in kb.facts.values() if f.relation == "border")
+    one_way = KB(kb.entities.values(), kb.relations.values(), [border])
+    grower = Grower(one_way, Wording(kb), two_clues=0.5, closed_world=False)
+    for entity, found in ((border.subject, False), (border.object, True)):
+        given = {"avoid": set(), "path": {entity}}
+        assert grower.describable(entity, 1, **given) == found
+        assert (grower.describe(entity, 1, random.Random(0), **given) is not None) == found
 
 
 def test_two_clues_are_found_below_a_hub(kb: KB) -> None:
