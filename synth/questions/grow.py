@@ -12,7 +12,7 @@ from synth.questions.pattern import Clue, Node
 from synth.questions.wording import Wording
 
 MOST_CANDIDATES = 4  # of the first of two clues: what one passage lists
-_KEPT = 4096  # entities whose clues, and clues whose candidates, are kept
+_KEPT = 4096  # entities whose clues are kept
 
 
 class Grower:
@@ -29,7 +29,6 @@ class Grower:
         self.kb, self.wording, self.two_clues, self.closed_world = kb, wording, two_clues, closed_world
         # what a root was found describable by, it is described by next
         self._ways = lru_cache(maxsize=_KEPT)(self._ways_of)
-        self._candidates = lru_cache(maxsize=_KEPT)(self._candidates_of)
 
     def _ways_of(self, entity: str) -> dict[tuple[str, bool], list[tuple[Clue, Fact]]]:
         """(relation, direction) -> the clues about an entity and their facts, in the order of the knowledge base."""
@@ -107,7 +106,7 @@ class Grower:
 
     def _alone(self, clue: Clue) -> bool:
         """Whether one entity alone satisfies a clue."""
-        return self.sound(clue) and self.kb.n_ends(clue.target, clue.relation, not clue.forward) == 1  # type: ignore[arg-type]
+        return self.sound(clue) and self._n_candidates(clue) == 1
 
     def _leads_to(self, clue: Clue) -> str | None:
         """The entity that a clue names, if it may be described in its turn."""
@@ -116,14 +115,9 @@ class Grower:
             return other
         return None
 
-    def _candidates_of(self, clue: Clue) -> frozenset[str]:
-        """What satisfies a clue, or MOST_CANDIDATES + 1 of more: a year has as many people as the world is large."""
-        found: set[str] = set()
-        for x in self.kb.ends(clue.target, clue.relation, not clue.forward):  # type: ignore[arg-type]
-            found.add(x)
-            if len(found) > MOST_CANDIDATES:
-                break
-        return frozenset(found)
+    def _n_candidates(self, clue: Clue) -> int:
+        """How many entities satisfy a clue."""
+        return self.kb.n_ends(clue.target, clue.relation, not clue.forward)  # type: ignore[arg-type]
 
     def _satisfies(self, entity: str, clue: Clue) -> bool:
         return any(x == clue.target for x in self.kb.ends(entity, clue.relation, clue.forward))
@@ -133,10 +127,13 @@ class Grower:
         search."""
         type = self.kb.entities[entity].type
         usable = (c for c in clues if self.sound(c) and self.wording.joinable(type, c.relation, c.forward))
-        loose = [(c, found) for c in usable if len(found := self._candidates(c)) > 1]
-        for first, some in loose:
-            for second, _ in loose if len(some) <= MOST_CANDIDATES else ():
-                one_search = not second.forward or len(some) == 2
+        loose = [(c, n) for c in usable if (n := self._n_candidates(c)) > 1]  # a year has as many as the world is large
+        for first, n in loose:
+            if n > MOST_CANDIDATES:
+                continue
+            some = set(self.kb.ends(first.target, first.relation, not first.forward))  # type: ignore[arg-type]
+            for second, _ in loose:
+                one_search = not second.forward or n == 2
                 if one_search and first is not second and {x for x in some if self._satisfies(x, second)} == {entity}:
                     return Node(type=type, clues=(first, second))
         return None

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from synth.knowledge.kb import KB, Relation
@@ -76,6 +77,8 @@ class Wording:
                 self.templates[r.name, back] = [
                     self._template(_definite(p), _spoken(r.range if back else r.domain)) for p in phrases
                 ]
+        types = {self.head(*key) for key in self.templates}
+        self._about = {t: {k: v for k, v in self.templates.items() if self.head(*k) == t} for t in types}
 
     @staticmethod
     def _template(phrase: str, type: str) -> Template:
@@ -167,7 +170,7 @@ class Wording:
         phrase = next(v for k, v in match.groupdict().items() if v is not None and k != "type")
         patterns = [
             Pattern(relation=relation, forward=not back, root=term)
-            for relation, back, term in self._read_phrase(phrase, joined=True)
+            for relation, back, term in self._read_phrase(phrase, self.templates, joined=True)
         ]
         return list(
             {
@@ -177,9 +180,11 @@ class Wording:
             }.values()
         )
 
-    def _read_phrase(self, text: str, *, joined: bool) -> list[tuple[str, bool, str | Node]]:
+    def _read_phrase(
+        self, text: str, among: Mapping[tuple[str, bool], list[Template]], *, joined: bool
+    ) -> list[tuple[str, bool, str | Node]]:
         out: list[tuple[str, bool, str | Node]] = []
-        for (relation, back), templates in self.templates.items():
+        for (relation, back), templates in among.items():
             for t in templates:
                 if not text.startswith(t.bare) or not text.endswith(t.after) or len(text) <= len(t.bare) + len(t.after):
                     continue
@@ -223,6 +228,5 @@ class Wording:
     def _read_clues(self, text: str, type: str, *, joined: bool) -> list[Clue]:
         return [
             Clue(relation=relation, forward=back, target=term)
-            for relation, back, term in self._read_phrase(text, joined=joined)
-            if self.head(relation, back) == type
+            for relation, back, term in self._read_phrase(text, self._about.get(type, {}), joined=joined)
         ]
