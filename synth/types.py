@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from typing import Any, Literal, Protocol, TypeVar
 
 
@@ -306,15 +307,21 @@ _NESTED = {"prompt", "messages", "args", "difficulty", "lineage", "columns", "de
 def to_row(value: Any) -> dict[str, Any]:
     """A flat dict for one Parquet row; nested fields become JSON text, and `schema_version` is added."""
     row: dict[str, Any] = {"schema_version": SCHEMA_VERSION}
-    for f in fields(value):
-        x = getattr(value, f.name)
-        row[f.name] = json.dumps(x, default=_as_json, ensure_ascii=False, sort_keys=True) if f.name in _NESTED else x
+    for name in _names(type(value)):
+        x = getattr(value, name)
+        row[name] = json.dumps(x, default=_as_json, ensure_ascii=False, sort_keys=True) if name in _NESTED else x
     return row
+
+
+@cache
+def _names(cls: type) -> tuple[str, ...]:
+    """Of the fields of a dataclass: `fields` makes its list anew for each row."""
+    return tuple(f.name for f in fields(cls))
 
 
 def _as_json(value: Any) -> dict[str, Any]:
     """The fields of a nested value; a message without pictures has no field for them."""
-    out = {g.name: getattr(value, g.name) for g in fields(value)}
+    out = {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, Message) and not value.media:
         del out["media"]
     return out
@@ -327,17 +334,17 @@ def from_row(cls: type[T], row: Mapping[str, Any]) -> T:
             f"a {cls.__name__} row has schema version {row.get('schema_version')!r}, this code reads {SCHEMA_VERSION}"
         )
     out: dict[str, Any] = {}
-    for f in fields(cls):  # type: ignore[arg-type]
-        x = row[f.name]
-        if f.name in _NESTED:
+    for name in _names(cls):
+        x = row[name]
+        if name in _NESTED:
             x = json.loads(x)
-            if f.name in ("prompt", "messages"):
+            if name in ("prompt", "messages"):
                 x = tuple(Message(**{**m, "media": tuple(m.get("media", ()))}) for m in x)
-            elif f.name == "decisions":
+            elif name == "decisions":
                 x = tuple(Decision(**d) for d in x)
         elif isinstance(x, float) and math.isnan(x):
             x = None
         elif isinstance(x, list):
             x = tuple(x)
-        out[f.name] = x
+        out[name] = x
     return cls(**out)
