@@ -35,11 +35,9 @@ class Grower:
         ways: dict[tuple[str, bool], list[tuple[Clue, Fact]]] = {}
         for f in self.kb.touching(entity):
             if f.subject == entity and f.relation not in self.wording.symmetric:
-                clue = Clue(relation=f.relation, forward=True, target=f.value)
-                ways.setdefault((f.relation, True), []).append((clue, f))
+                ways.setdefault((f.relation, True), []).append((_clue(f, True), f))
             if f.object == entity:
-                clue = Clue(relation=f.relation, forward=False, target=f.subject)
-                ways.setdefault((f.relation, False), []).append((clue, f))
+                ways.setdefault((f.relation, False), []).append((_clue(f, False), f))
         return ways
 
     def describe(
@@ -71,7 +69,7 @@ class Grower:
     def describable(self, entity: str, searches: int, *, avoid: set[str], path: set[str]) -> bool:
         """Whether `describe` gives a node, in whatever order it goes through the clues."""
         for fact, forward in self.kb.alone(entity):
-            clue = Clue(relation=fact.relation, forward=forward, target=fact.value if forward else fact.subject)
+            clue = _clue(fact, forward)
             if forward and fact.relation in self.wording.symmetric or not self.sound(clue):
                 continue
             if fact.id in avoid or clue.target in path:
@@ -137,3 +135,8 @@ class Grower:
                 if one_search and first is not second and {x for x in some if self._satisfies(x, second)} == {entity}:
                     return Node(type=type, clues=(first, second))
         return None
+
+
+def _clue(fact: Fact, forward: bool) -> Clue:
+    """What a fact says of its subject (`forward`), or of its value."""
+    return Clue(relation=fact.relation, forward=forward, target=fact.value if forward else fact.subject)

@@ -73,9 +73,7 @@ class Prover:
             """
         )
         self._named: list[tuple[str, list[str | float]]] = []  # SELECTs of the query being written, and their values
-        self._known_two = lru_cache(maxsize=16_384)(
-            lambda pattern: (self._two_answers if constants(pattern.root) else self._two_anywhere)(pattern)
-        )
+        self._known_two = lru_cache(maxsize=16_384)(self._two)
         self._is_entity = lru_cache(maxsize=4096)(self._has_entity)
 
     def answers(self, pattern: Pattern, *, limit: int = -1) -> set[str]:
@@ -86,6 +84,10 @@ class Prover:
         among = self._among(pattern.root, end, values)
         text = f"SELECT DISTINCT {column} FROM fact a WHERE a.relation = ? AND {among} LIMIT {int(limit)}"
         return {row[0] for row in self._run(text, values)}
+
+    def _two(self, pattern: Pattern) -> bool:
+        """Whether there are two answers."""
+        return (self._two_answers if constants(pattern.root) else self._two_anywhere)(pattern)
 
     def _two_answers(self, pattern: Pattern) -> bool:
         return len(self.answers(pattern, limit=2)) == 2
@@ -134,7 +136,7 @@ class Prover:
             smaller = Pattern(relation=pattern.relation, forward=pattern.forward, root=root)
             # Without the name of an entity it is one of few patterns.
             named = any(map(self._is_entity, constants(root)))
-            if not (self._two_answers if named else self._known_two)(smaller):
+            if not (self._two if named else self._known_two)(smaller):
                 return "redundant_clue", f"the same answer without a clue: {to_json(root)}"
         return None
 

@@ -231,7 +231,7 @@ def test_what_words_say_both_ways_describes_from_its_object(kb: KB) -> None:
 
 
 def test_two_clues_are_found_below_a_hub(kb: KB) -> None:
-    """The second clue may hold of more entities than are counted."""
+    """The second clue may hold of more entities than are listed."""
     grower = Grower(kb, Wording(kb), two_clues=1.0, closed_world=False)
     found = []
     for entity in kb.entities:
