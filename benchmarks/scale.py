@@ -6,7 +6,7 @@ an earlier one. A stage runs in a process of its own, on one thread: `demonstrat
 tokenises what it wrote and takes two steps of a small model, `problems` makes lists to be sorted, `kb` writes a fictional world of as many
 facts as there are rows, `questions` asks about one of a tenth as many countries (made before, and not counted), `rl` and `prefer` take two steps of
 such a model on made-up problems (`prefer` one on as many pairs, one on answers that it samples), `audit` and `clean` read a file of
-pairs. Memory is the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
+pairs, and `clean-forms` is `clean` of pairs whose prompts are six sentences with a name in each. Memory is the greatest resident set of the process and of those that it starts, as the kernel counts it. What a size takes is written when it is done;
 `--rows N ...` and `--only NAME ...` run a part.
 """
 
@@ -33,6 +33,14 @@ COMMAND = "make bench-scale"
 WORDS = [
     f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in ("la", "me", "ni", "ro", "su", "ta", "ke", "vo")
 ]
+FORMS = (
+    "Tell me the continent of the country whose capital is {}.",
+    "Please tell me as exactly as you can on which continent {} lies today.",
+    "Who is the mayor of the city in which {} was born and educated?",
+    "Name the teacher of the teacher of the mayor of {}.",
+    "Which river flows through {}?",
+    "What is the currency of {}?",
+)
 PART = 10_000  # rows drawn at once
 FACTS = 22.5  # of a country of the fictional world
 
@@ -94,6 +102,29 @@ def pairs(path: Path, n: int) -> None:
             for i in range(k):
                 j = i - 7 if i % 100 in (20, 40, 60) else i
                 file.write(json.dumps({"prompt": questions[j], "chosen": good[j], "rejected": bad[j]}) + "\n")
+
+
+def of_a_form(path: Path, n: int) -> None:
+    """Pairs whose prompts are one of six sentences with a made-up name of one or two words, and whose answers are of one form."""
+    rng = np.random.default_rng(n)
+    with path.open("w", encoding="utf-8") as file:
+        for first in range(0, n, PART):
+            k = min(PART, n - first)
+            words = [WORDS[j] for j in rng.integers(len(WORDS), size=8 * k).tolist()]
+            of = rng.integers(len(FORMS), size=k).tolist()
+            longer = (rng.random(k) < 0.3).tolist()
+            for i in range(k):
+                a, b, c, d, e, f, g, h = words[8 * i : 8 * i + 8]
+                file.write(
+                    json.dumps(
+                        {
+                            "prompt": FORMS[of[i]].format(f"{a}{b} {c}{d}" if longer[i] else f"{a}{b}"),
+                            "chosen": f"It is {e}{f}, as far as I know.",
+                            "rejected": f"I would say {g}{h}.",
+                        }
+                    )
+                    + "\n"
+                )
 
 
 def made_problems(n: int) -> Iterator[Problem]:
@@ -175,6 +206,7 @@ def cases(root: Path, n: int) -> dict[str, Callable[[], tuple[float, float]]]:
         "preferences": lambda: stage("preferences", root, "data", files=["data/pairs.jsonl"]),
         "audit": command("audit", str(data / "pairs.jsonl"), "--processes", "1", "--out", str(root / "audit")),
         "clean": command("clean", str(data / "pairs.jsonl"), "--out", str(root / "cleaned")),
+        "clean-forms": command("clean", str(data / "forms.jsonl"), "--out", str(root / "cleaned-forms")),
     }
 
 
@@ -193,6 +225,8 @@ def main() -> int:
                 conversations(root / "data" / "chats.jsonl", n)
             if chosen.keys() & {"preferences", "audit", "clean"}:
                 pairs(root / "data" / "pairs.jsonl", n)
+            if "clean-forms" in chosen:
+                of_a_form(root / "data" / "forms.jsonl", n)
             if chosen.keys() & {"rl", "prefer"}:
                 run(MADE.format(n=n, root=str(root)))
             for name, measure in chosen.items():

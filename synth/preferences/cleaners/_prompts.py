@@ -1,7 +1,7 @@
 """Which pairs may be copies of each other, by their prompts alone: classes of pairs that can be compared apart from all others.
 
 Two pairs are copies only where their prompts hold the same numbers and are of Jaccard similarity >= t. So prompts are joined
-that are so, found by the prefix filter (`duplicates.py`), and a class is what hangs together. Grams of prompts and the keys by
+that are so, found by the prefix filter (`_prefix_filter.py`), and a class is what hangs together. Grams of prompts and the keys by
 which they meet lie in temporary files, keys in parts by their last bits; in memory are 12 bytes a pair and some 60 a distinct
 prompt, and a table of counts of at most 268 MB.
 
@@ -16,13 +16,14 @@ import os
 import re
 import tempfile
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import numpy as np
 
 from synth.preferences.cleaners._filed import Buckets
 from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
+from synth.preferences.cleaners._prefix_filter import keys, short
 
 NUMBER = re.compile(r"\d+")
 READ = 1 << 12  # pairs whose prompts are read at once
@@ -126,55 +127,91 @@ class _Classes:
         return out
 
 
-def classes(
-    prompts: Prompts,
-    threshold: float,
-    rare: Callable[[Sequence[np.ndarray], np.ndarray], Iterator[np.ndarray]],
-) -> np.ndarray:
-    """[prompts] the class of each, by its first prompt. rare: (sets, counts of grams by cell) -> the rarest grams of each, among
-    which two that are similar share one."""
+def classes(prompts: Prompts, threshold: float) -> np.ndarray:
+    """[prompts] the class of each, by its first prompt."""
     joined = _Classes(len(prompts))
     if len(prompts) < 2:
         return joined.above
-    for key, owner in _keys(prompts, rare):
-        order = np.argsort(key, kind="stable")  # owners of a key ascend
-        key, owner = key[order], owner[order]
-        at = np.flatnonzero(key[1:] == key[:-1])
-        lag = 1
-        while len(at):
-            for part in np.array_split(at, -(-len(at) // COUPLES)):
-                _join(prompts, joined, owner[part], owner[part + lag], threshold)
-            lag += 1
-            at = at[at + lag < len(key)]
-            at = at[key[at] == key[at + lag]]
+    for key, owner, rest in _keys(prompts, threshold):
+        order = np.lexsort((owner, prompts.size[owner], key))
+        key, owner, rest = key[order], owner[order], rest[order]
+        group = np.cumsum(np.append(True, key[1:] != key[:-1])) - 1
+        few = np.flatnonzero(group[1:] == group[:-1])
+        for part in np.array_split(few, -(-len(few) // COUPLES)) if len(few) else ():
+            _join(prompts, joined, owner[part], owner[part + 1], threshold)  # mostly all that there are
+        for y, x in _couples(group, prompts.size[owner], rest, joined.roots()[owner], threshold):
+            _join(prompts, joined, owner[y], owner[x], threshold)
     return joined.roots()
 
 
-def _keys(
-    prompts: Prompts, rare: Callable[[Sequence[np.ndarray], np.ndarray], Iterator[np.ndarray]]
+def _couples(
+    group: np.ndarray, size: np.ndarray, rest: np.ndarray, root: np.ndarray, threshold: float
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(key uint64, prompt int32) of the rarest grams of prompts beside their numbers, in parts: all that share a key are in one."""
+    """(places, places behind them) of two of a group that may be similar by `rest` (`Keys`), without those that both hang together
+    with most of it: some COUPLES at a time. group [m] ascends, and size [m] in each group."""
+    both = threshold / (1 + threshold)
+    inside = root == _most(group, root)[group]
+    ranked = group.astype(np.int64) << 32 | size
+    for here, other in ((~inside, True), (inside, ~inside)):
+        others = np.flatnonzero(other & short(rest, size, threshold))
+        before = np.searchsorted(others, np.arange(len(group) + 1))  # how many of the others come before a place
+        x = np.flatnonzero(here)
+        least = np.ceil(threshold * size[x] - 1e-6).astype(np.int64)
+        most = np.clip(np.floor(rest[x] / both + 1e-6).astype(np.int64) - size[x], least - 1, None)
+        low = before[np.searchsorted(ranked, (group[x] << 32) + least)]
+        high = before[np.minimum(np.searchsorted(ranked, (group[x] << 32) + most, side="right"), x)]
+        some = np.flatnonzero(high > low)
+        x, low, many = x[some], low[some], (high - low)[some]
+        ends = np.cumsum(many)
+        a = 0
+        while a < len(x):
+            b = max(a + 1, int(np.searchsorted(ends, (ends[a - 1] if a else 0) + COUPLES, side="right")))
+            each = many[a:b]
+            y = others[np.repeat(low[a:b] - np.cumsum(each) + each, each) + np.arange(each.sum())]
+            larger = np.repeat(x[a:b], each)
+            near = rest[y] >= both * (size[y] + size[larger]) - 1e-6
+            yield y[near], larger[near]
+            a = b
+
+
+def _most(group: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """[groups] the root that most of a group have; group [m] ascends."""
+    order = np.lexsort((root, group))
+    group, root = group[order], root[order]
+    starts = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (root[1:] != root[:-1])))
+    many = np.diff(np.append(starts, len(root)))
+    ranked = np.lexsort((-many, group[starts]))
+    first = np.append(True, np.diff(group[starts][ranked]) > 0)
+    return root[starts][ranked][first]
+
+
+def _keys(prompts: Prompts, threshold: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """(key uint64, prompt int32, rest int32) of the prefix filter, beside the numbers of prompts, in parts: all that share a key are
+    in one."""
     total = int(prompts.size.sum())
     often = frequencies((sets for _, sets in prompts.parts()), total, CELLS)
-    with Buckets(-(-total // KEYS), [("key", np.uint64), ("owner", np.int32)]) as buckets:
+    with Buckets(-(-total // KEYS), [("key", np.uint64), ("owner", np.int32), ("rest", np.int32)]) as buckets:
         for first, sets in prompts.parts():
-            kept = list(rare(sets, often))
-            owner = np.repeat(np.arange(first, first + len(sets), dtype=np.int32), [len(x) for x in kept])
-            key = mix(np.concatenate(kept) ^ mix(prompts.numbers[owner].view(np.uint64)))
-            buckets.add(key, key=key, owner=owner)
+            found = keys(sets, often, threshold)
+            owner = (first + found.owner).astype(np.int32)
+            key = mix(found.key ^ mix(prompts.numbers[owner].view(np.uint64)))
+            buckets.add(key, key=key, owner=owner, rest=found.rest)
         del often
         for part in buckets.parts():
-            yield np.ascontiguousarray(part["key"]), np.ascontiguousarray(part["owner"])
+            key, owner, rest = (np.ascontiguousarray(part[name]) for name in ("key", "owner", "rest"))
+            yield key, owner, rest
 
 
 def _join(prompts: Prompts, joined: _Classes, a: np.ndarray, b: np.ndarray, threshold: float) -> None:
     size = prompts.size
+    apart = joined.above[a] != joined.above[b]
+    a, b = a[apart], b[apart]
     mine, theirs = size[a], size[b]
-    near = (prompts.numbers[a] == prompts.numbers[b]) & (joined.above[a] != joined.above[b])
-    near &= np.minimum(mine, theirs) >= threshold * np.maximum(mine, theirs) - 1e-6
+    near = np.minimum(mine, theirs) >= threshold * np.maximum(mine, theirs) - 1e-6
+    near &= prompts.numbers[a] == prompts.numbers[b]
     a, b = a[near], b[near]
-    apart = np.bitwise_count(prompts.sketch[a] ^ prompts.sketch[b]).sum(axis=1, dtype=np.int64)
-    near = apart <= (1 - threshold) / (1 + threshold) * (size[a] + size[b]) + 1e-6
+    bits = np.bitwise_count(prompts.sketch[a] ^ prompts.sketch[b]).sum(axis=1, dtype=np.int64)
+    near = bits <= (1 - threshold) / (1 + threshold) * (size[a] + size[b]) + 1e-6
     for x, y in zip(a[near].tolist(), b[near].tolist(), strict=True):
         p, q = joined.root(x), joined.root(y)
         if p != q and jaccard(prompts.grams(x), prompts.grams(y)) >= threshold:

@@ -2,9 +2,8 @@
 
 Two pairs are near duplicates where the Jaccard similarities of the word n-grams of the prompts, of the chosen and of the
 rejected sides are *all* at least `threshold`, and the numbers in them are the same (a number matters more than its
-share of the words). Which pairs are compared is found by the prefix filter (Chaudhuri, Ganti and Kaushik 2006), which
-loses nothing: two texts of similarity t share a gram among the |A| - ceil(t |A|) + 1 rarest of each. This must hold for
-the prompts, and for one side of each pair. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of
+share of the words). Which pairs are compared is found by the prefix filter (`_prefix_filter.py`), which loses nothing. This must
+hold for the prompts, and for one side of each pair. A gram is a 32-bit hash of its words; rarest means the fewest in its cell of
 a table of counts, so that memory grows with the texts alone and no faster.
 
 More than TOGETHER pairs are first parted by their prompts (`_prompts.py`), and compared some TOGETHER at a time: what is decided is the
@@ -15,7 +14,6 @@ The first of a group is kept. In a contradiction neither pair can be known to be
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from array import array
@@ -27,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
+from synth.preferences.cleaners._prefix_filter import keys, short
 from synth.preferences.cleaners._prompts import CELLS, NUMBER, Prompts, classes
 from synth.preferences.ledger import Verdicts, each, mapped, once, taken
 from synth.types import Decision, PreferencePair
@@ -34,9 +33,7 @@ from synth.types import Decision, PreferencePair
 _TAG = re.compile(r"</?\w+>")
 _MARK, _BLANK = re.compile(r"[^\w\s\x00-\x7f]"), re.compile(r"[^\S\x00-\x7f]")
 TOGETHER, CHARACTERS = 10_000, 1 << 25  # pairs, and characters of theirs, that are compared at once
-_BLOCK = 1 << 22  # grams that are worked on at once
-_OFTEN = (1 << 31) - 1  # grams that are more frequent rank alike
-_TWICE = np.uint64(2) << np.uint64(32)  # the least rank of a gram that two texts have
+_BLOCK = 1 << 20  # grams that are worked on at once
 _MORE = 10  # times as many pairs in the one index as in the other: reading them costs more than to compare the few
 
 
@@ -101,7 +98,7 @@ def _parted(pairs: Sequence[PreferencePair], threshold: float, ngram: int) -> di
             yield text
 
     distinct = Prompts(prompts(), ngram, _written)
-    of = classes(distinct, threshold, lambda sets, often: _rarest(sets, often, threshold))[distinct.of]
+    of = classes(distinct, threshold)[distinct.of]
     return {"of": of, "size": np.array(size, np.int32)}
 
 
@@ -191,28 +188,29 @@ class _Index:
         self.items = [tuple(dict.fromkeys(row)) for row in self.sides]
         self.grams = [read.grams[t] for t in (items // many).tolist()]
         text, number = items // many, (items % many).astype(np.uint64)
-        key, owner = _rare(read.grams, text, threshold)
+        key, owner, rest = map(np.concatenate, zip(*_keys(read.grams, text, threshold), strict=True))
         key = mix(key ^ mix(number[owner]))
-        order = np.argsort(key, kind="stable")
-        key, owner = key[order], owner[order]
-        first = np.ones(len(key), bool)
-        first[1:] = key[1:] != key[:-1]
-        group = np.cumsum(first) - 1
-        size = np.bincount(group) if len(key) else np.zeros(0, int)
+        order = np.lexsort((owner, key))
+        key, owner, rest = key[order], owner[order], rest[order]
+        group = np.cumsum(np.append(True, key[1:] != key[:-1])[: len(key)]) - 1
+        size = np.bincount(group)
         shared = np.cumsum(size > 1) - 1
-        led = size[group] > 1 if len(key) else np.zeros(0, bool)
+        led = size[group] > 1
         lead, owner = shared[group[led]].astype(np.int32), owner[led]
-        of_item = array("i", lead[np.argsort(owner, kind="stable")].tobytes())
-        end = np.cumsum(np.bincount(owner, minlength=len(items))).tolist()
-        self.leads = [of_item[a:b] for a, b in pairwise((0, *end))]  # item -> the keys that it shares with others
+        first = short(rest[led], np.array([len(x) for x in self.grams])[owner], threshold)
+        # item -> the keys that it shares with others, and those of them that are short
+        self.leads = _by_item(lead, owner, len(items))
+        self.short = _by_item(lead[first], owner[first], len(items))
         leads = self.leads  # not self: a cycle would outlive its pairs while the collector is off
         self.led = lru_cache(2)(lambda item: set(leads[item]))  # one pair is compared with many: its sets are kept
-        self.rows: list[list[int]] = [[] for _ in range(int((size > 1).sum()))]  # key -> items that were added
-        self.load = [0] * len(self.rows)  # key -> pairs that were
+        many = int((size > 1).sum())
+        self.rows: list[list[int]] = [[] for _ in range(many)]  # key -> items that were added
+        self.short_rows: list[list[int]] = [[] for _ in range(many)]  # those for which it is short
+        self.load, self.short_load = [0] * many, [0] * many  # key -> pairs that were
         self.pairs: list[list[int]] = [[] for _ in items]
 
     def alike(self, a: int, b: int) -> float:
-        """The similarity of two items; 0 for those that share no rare gram, whose similarity is below the threshold."""
+        """The similarity of two items; 0 for those that share no key, whose similarity is below the threshold."""
         if a == b:
             return 1.0
         if self.led(a).isdisjoint(self.leads[b]):
@@ -221,52 +219,57 @@ class _Index:
 
     def add(self, i: int) -> None:
         for item in self.items[i]:
-            for key in self.leads[item]:
-                self.load[key] += 1
-                if not self.pairs[item]:
-                    self.rows[key].append(item)
+            for leads, rows, load in (
+                (self.leads, self.rows, self.load),
+                (self.short, self.short_rows, self.short_load),
+            ):
+                for key in leads[item]:
+                    load[key] += 1
+                    if not self.pairs[item]:
+                        rows[key].append(item)
             self.pairs[item].append(i)
 
     def count(self, i: int) -> int:
-        return sum(len(self.pairs[item]) + sum(self.load[key] for key in self.leads[item]) for item in self.items[i])
+        return sum(
+            len(self.pairs[item])
+            + sum(self.short_load[key] for key in self.leads[item])
+            + sum(self.load[key] for key in self.short[item])
+            for item in self.items[i]
+        )
 
     def of(self, i: int) -> set[int]:
-        near = {other for item in self.items[i] for key in self.leads[item] for other in self.rows[key]}
-        return {j for item in near.union(self.items[i]) for j in self.pairs[item]}
+        near = set(self.items[i])
+        for item in self.items[i]:  # a key of two that are similar is short for the smaller one
+            for key in self.leads[item]:
+                near.update(self.short_rows[key])
+            for key in self.short[item]:
+                near.update(self.rows[key])
+        return {j for item in near for j in self.pairs[item]}
 
 
-def _rare(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> tuple[np.ndarray, np.ndarray]:
-    """(key uint64, item int64) of the rarest grams of the text of each item, which the prefix filter asks for, without
-    those that are in one text alone. text [items] ascending."""
+def _by_item(lead: np.ndarray, owner: np.ndarray, n: int) -> list[Sequence[int]]:
+    """[n] the leads of each owner."""
+    of_item = array("i", lead[np.argsort(owner, kind="stable")].tobytes())
+    ends = np.cumsum(np.bincount(owner, minlength=n)).tolist()
+    return [of_item[a:b] for a, b in pairwise((0, *ends))]
+
+
+def _keys(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> Iterator[tuple[np.ndarray, ...]]:
+    """(key uint64, item int64, rest int64) of the prefix filter, of the text of each item. text [items] ascending."""
     named, first = np.unique(text, return_index=True)
-    ends = np.append(first[1:], len(text))
+    copies = np.diff(np.append(first, len(text)))
     total = sum(len(grams[t]) for t in named.tolist())
     often = frequencies(_parts(grams, named), total, CELLS)
-    keys, owners = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
+    yield np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64)
     k = 0
     for part in _parts(grams, named):
-        for rare in _rarest(part, often, threshold):
-            if len(rare):
-                copies = np.arange(first[k], ends[k])
-                keys.append(np.tile(rare, len(copies)))
-                owners.append(np.repeat(copies, len(rare)))
-            k += 1
-    return np.concatenate(keys), np.concatenate(owners)
-
-
-def _rarest(sets: Sequence[np.ndarray], often: np.ndarray, threshold: float) -> Iterator[np.ndarray]:
-    """uint64 names of the rarest grams of each set, which the prefix filter asks for, without those that are in one text alone.
-    often: the number of texts that hold a gram, by its first bits."""
-    shift = np.uint32(33 - len(often).bit_length())
-    every = np.concatenate(sets)
-    count = np.minimum(often[every >> shift], _OFTEN).astype(np.uint64)
-    ranked, at = (count << np.uint64(32)) | every, 0  # the rarest first; names the gram besides
-    for side in sets:
-        mine = ranked[at : at + len(side)]
-        at += len(side)
-        least = min(len(side) - math.ceil(threshold * len(side) - 1e-9) + 1, len(side))
-        mine.sort()
-        yield mine[np.searchsorted(mine, _TWICE) : least]
+        found = keys(part, often, threshold)
+        of = k + found.owner
+        each = copies[of]
+        of_key = np.repeat(np.arange(len(of)), each)
+        nth = np.arange(len(of_key)) - np.repeat(np.cumsum(each) - each, each)
+        yield found.key[of_key], first[of][of_key] + nth, found.rest[of_key]
+        k += len(part)
 
 
 def _parts(grams: Sequence[np.ndarray], named: np.ndarray) -> Iterator[list[np.ndarray]]:
