@@ -124,6 +124,11 @@ def gram_sets(texts: Iterable[str], *, n: int = 2, written: Callable[[str], byte
     return out
 
 
+def nth(many: np.ndarray) -> np.ndarray:
+    """[sum of many] 0, 1, 2, ... of each group; many [groups]: how large it is."""
+    return np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+
+
 def jaccard(a: np.ndarray, b: np.ndarray) -> float:
     """Of two sorted sets; two empty ones are the same."""
     every = np.concatenate((a, b))

@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 
 from synth.preferences.cleaners._filed import Buckets
-from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
+from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix, nth
 from synth.preferences.cleaners._prefix_filter import keys, short
 
 NUMBER = re.compile(r"\d+")
@@ -167,7 +167,7 @@ def _couples(
         while a < len(x):
             b = max(a + 1, int(np.searchsorted(ends, (ends[a - 1] if a else 0) + COUPLES, side="right")))
             each = many[a:b]
-            y = others[np.repeat(low[a:b] - np.cumsum(each) + each, each) + np.arange(each.sum())]
+            y = others[np.repeat(low[a:b], each) + nth(each)]
             larger = np.repeat(x[a:b], each)
             near = rest[y] >= both * (size[y] + size[larger]) - 1e-6
             yield y[near], larger[near]

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix
+from synth.preferences.cleaners._grams import frequencies, gram_sets, jaccard, mix, nth
 from synth.preferences.cleaners._prefix_filter import keys, short
 from synth.preferences.cleaners._prompts import CELLS, NUMBER, Prompts, classes
 from synth.preferences.ledger import Verdicts, each, mapped, once, taken
@@ -266,9 +266,7 @@ def _keys(grams: Sequence[np.ndarray], text: np.ndarray, threshold: float) -> It
         found = keys(part, often, threshold)
         of = k + found.owner
         each = copies[of]
-        of_key = np.repeat(np.arange(len(of)), each)
-        nth = np.arange(len(of_key)) - np.repeat(np.cumsum(each) - each, each)
-        yield found.key[of_key], first[of][of_key] + nth, found.rest[of_key]
+        yield np.repeat(found.key, each), np.repeat(first[of], each) + nth(each), np.repeat(found.rest, each)
         k += len(part)
 
 
